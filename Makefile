@@ -1,0 +1,35 @@
+# Each target sets up what it needs: a virtual environment in .venv with the
+# versions of constraints.txt. Nothing but python3.11+ and make is assumed.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint clean constraints
+
+demo: .venv/installed
+	$(BIN)/lowrank-jax demo --out demo-report
+
+test: lint
+	$(BIN)/pytest
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+.venv/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "lowrank_jax needs Python 3.11 or newer; $(PYTHON) is " + sys.version.split()[0] + ". Say make PYTHON=python3.12, for example.")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cli,test,bench,dev]'
+	@touch $@
+
+# Renew the pinned versions from what pyproject.toml allows today.
+constraints:
+	rm -rf .venv
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --upgrade --editable '.[cli,test,bench,dev]'
+	{ echo "# Versions known to work together; renew with: make constraints"; \
+	  $(BIN)/python -m pip freeze --exclude-editable; } > constraints.txt
+	@touch .venv/installed
+
+clean:
+	rm -rf .venv demo-report .pytest_cache .mypy_cache .ruff_cache

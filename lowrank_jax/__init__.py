@@ -1,0 +1,1 @@
+"""Low-rank bilinear, Hankel and tensor models as pure JAX functions."""

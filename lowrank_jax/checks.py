@@ -1,0 +1,49 @@
+"""Checks on the host, before anything is traced: one clear sentence each.
+
+A value that is traced (inside `jit`, `vmap` or `grad`) is let through: only what is
+concrete can be checked, and a sweep over a hyper-parameter must not be stopped.
+"""
+
+import numbers
+
+__all__ = ["InputError", "choice", "non_negative", "positive", "whole"]
+
+
+class InputError(ValueError):
+    """Bad input of a user: a file, a column, an argument.
+
+    Its message is one sentence that names the place, the value and what to do; the
+    command line prints it without a traceback and exits with status 2.
+    """
+
+
+def positive(**values: object) -> None:
+    """Raise unless each concrete number is greater than zero."""
+    for name, value in values.items():
+        if isinstance(value, numbers.Real) and not value > 0:
+            raise InputError(f"`{name}` must be positive, got {value}.")
+
+
+def non_negative(**values: object) -> None:
+    """Raise unless each concrete number is zero or more."""
+    for name, value in values.items():
+        if isinstance(value, numbers.Real) and not value >= 0:
+            raise InputError(f"`{name}` must be zero or more, got {value}.")
+
+
+def whole(*, least: int = 1, **values: object) -> None:
+    """Raise unless each value is an integer of at least `least`."""
+    for name, value in values.items():
+        is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+        if not is_whole or int(value) < least:  # type: ignore[call-overload]
+            raise InputError(
+                f"`{name}` must be a whole number of at least {least}, got {value!r}."
+            )
+
+
+def choice(allowed: tuple[str, ...], **values: object) -> None:
+    """Raise unless each value is one of the allowed words."""
+    for name, value in values.items():
+        if value not in allowed:
+            words = ", ".join(repr(word) for word in allowed)
+            raise InputError(f"`{name}` must be one of {words}, got {value!r}.")
