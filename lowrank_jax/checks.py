@@ -6,6 +6,8 @@ concrete can be checked, and a sweep over a hyper-parameter must not be stopped.
 
 import numbers
 
+import numpy as np
+
 __all__ = ["InputError", "choice", "non_negative", "positive", "whole"]
 
 
@@ -20,14 +22,14 @@ class InputError(ValueError):
 def positive(**values: object) -> None:
     """Raise unless each concrete number is greater than zero."""
     for name, value in values.items():
-        if isinstance(value, numbers.Real) and not value > 0:
+        if isinstance(value, float | int | np.number) and not value > 0:
             raise InputError(f"`{name}` must be positive, got {value}.")
 
 
 def non_negative(**values: object) -> None:
     """Raise unless each concrete number is zero or more."""
     for name, value in values.items():
-        if isinstance(value, numbers.Real) and not value >= 0:
+        if isinstance(value, float | int | np.number) and not value >= 0:
             raise InputError(f"`{name}` must be zero or more, got {value}.")
 
 

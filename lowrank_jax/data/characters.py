@@ -1,0 +1,109 @@
+"""Text as arrays of code points, and the class of a character.
+
+A column of single characters has dtype ``U1``: four bytes each, the code point itself,
+so a view as ``uint32`` costs nothing and serves as the integer code of the character.
+"""
+
+import unicodedata
+from collections.abc import Sequence
+
+import numpy as np
+
+__all__ = [
+    "CHARACTER_CLASSES",
+    "as_characters",
+    "character_classes",
+    "code_points",
+    "is_space",
+]
+
+#: What `character_classes` returns, and what it means.
+CHARACTER_CLASSES = {
+    "D": "digit, full-width or half-width",
+    "L": "Latin letter, full-width or half-width",
+    "N": "Chinese numeral, or character of a date or time",
+    "P": "punctuation or symbol",
+    "O": "other",
+}
+
+_NUMERALS = frozenset("〇○零一二三四五六七八九十百千万萬亿億兆两兩廿卅年月日时時分秒")
+
+# Where str.isspace holds: the highest such code point is the ideographic space U+3000.
+_LAST_SPACE = 0x3000
+_SPACES = np.array([chr(code).isspace() for code in range(_LAST_SPACE + 2)])
+
+
+def code_points(text: str) -> np.ndarray:
+    """Return the code points of a text.
+
+    Args:
+      text: any string.
+
+    Returns:
+      (len(text),) uint32.
+    """
+    return np.frombuffer(text.encode("utf-32-le"), "<u4").astype(np.uint32, copy=False)
+
+
+def as_characters(codes: np.ndarray) -> np.ndarray:
+    """View code points as characters, without a copy.
+
+    Args:
+      codes: (n,) uint32.
+
+    Returns:
+      (n,) ``U1``.
+    """
+    return np.ascontiguousarray(codes, np.uint32).view(np.dtype("U1"))
+
+
+def is_space(codes: np.ndarray) -> np.ndarray:
+    """Tell which code points are white space, as `str.isspace` does.
+
+    Args:
+      codes: (n,) uint32.
+
+    Returns:
+      (n,) bool.
+    """
+    return _SPACES[np.minimum(codes, _LAST_SPACE + 1)]
+
+
+def character_classes(characters: Sequence[str] | np.ndarray) -> np.ndarray:
+    """Return the class of each character, one of `CHARACTER_CLASSES`.
+
+    Full-width and half-width forms are treated the same. Each distinct character is
+    looked up once. Of a longer token the first character counts.
+
+    Args:
+      characters: (n,) strings.
+
+    Returns:
+      (n,) ``U1``: ``D``, ``L``, ``N``, ``P`` or ``O``.
+    """
+    first = np.asarray(characters, dtype="U1")
+    codes = np.ascontiguousarray(first).view(np.uint32)
+    if codes.size == 0:
+        return first
+    is_present = np.zeros(int(codes.max()) + 1, bool)
+    is_present[codes] = True
+    distinct = np.flatnonzero(is_present)
+    table = np.zeros(is_present.size, "U1")
+    table[distinct] = [_class_of(chr(code)) for code in distinct.tolist()]
+    return table[codes]
+
+
+def _class_of(character: str) -> str:
+    """Class of one character."""
+    if unicodedata.east_asian_width(character) in ("F", "H"):
+        character = unicodedata.normalize("NFKC", character)[0]
+    category = unicodedata.category(character)
+    if character in _NUMERALS:
+        return "N"
+    if category.startswith("N"):
+        return "D"
+    if category.startswith("L") and unicodedata.name(character, "").startswith("LATIN"):
+        return "L"
+    if category.startswith(("P", "S")):
+        return "P"
+    return "O"

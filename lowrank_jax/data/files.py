@@ -1,0 +1,126 @@
+"""Text files as they come: plain, ``.gz`` or ``.xz``, with or without a BOM.
+
+A file is read whole, so whatever is wrong with it is said at once, with the line, and
+before any work is done. The name ``-`` stands for standard input.
+"""
+
+import gzip
+import io
+import lzma
+import os
+import pathlib
+import sys
+import zlib
+from typing import IO
+
+from lowrank_jax.checks import InputError
+
+__all__ = ["open_text", "read_bytes", "read_text", "source_name"]
+
+_OPENERS = {".gz": gzip.open, ".xz": lzma.open}
+_BROKEN = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
+
+
+def source_name(path: str | os.PathLike[str]) -> str:
+    """Name a file as messages do; ``-`` is standard input."""
+    return "standard input" if os.fspath(path) == "-" else os.fspath(path)
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """Read a file and unpack it if its name ends in ``.gz`` or ``.xz``.
+
+    Args:
+      path: the file, or ``-`` for standard input (not unpacked).
+
+    Returns:
+      The unpacked content.
+
+    Raises:
+      InputError: if the file is missing, a folder, not readable or a broken archive.
+    """
+    name = source_name(path)
+    if name == "standard input":
+        return sys.stdin.buffer.read()
+    try:
+        with _open_binary(path) as stream:
+            return stream.read()
+    except FileNotFoundError:
+        raise InputError(f"{name} does not exist; check the path.") from None
+    except IsADirectoryError:
+        raise InputError(f"{name} is a folder; name a file in it.") from None
+    except _BROKEN as error:  # before OSError: gzip.BadGzipFile is one
+        line = _last_readable_line(path)
+        raise InputError(
+            f"{name} is a truncated or damaged archive ({error}), readable up to line "
+            f"{line}; fetch or pack it again."
+        ) from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(
+            f"{name} cannot be read ({reason}); check its permissions."
+        ) from None
+
+
+def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
+    r"""Read a text file whole, without its byte order mark.
+
+    Args:
+      path: the file (plain, ``.gz``, ``.xz``), or ``-`` for standard input.
+      encoding: how its bytes are to be read.
+
+    Returns:
+      The text; line ends are left as they are (``\n`` or ``\r\n``).
+
+    Raises:
+      InputError: as `read_bytes`, and if a byte is not valid in that encoding or is
+        zero, with the line of the first such byte.
+    """
+    content = read_bytes(path)
+    name = source_name(path)
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        byte = content[error.start]
+        raise InputError(
+            f"{name}:{line} is not {encoding} text (byte 0x{byte:02x}); "
+            f"convert the file, for example with iconv -t UTF-8."
+        ) from None
+    except LookupError:
+        raise InputError(
+            f"`encoding` must be one that Python knows, got {encoding!r}."
+        ) from None
+    zero = text.find("\0")
+    if zero >= 0:
+        line = text.count("\n", 0, zero) + 1
+        raise InputError(
+            f"{name}:{line} holds a zero byte, so it is not a text file; check that "
+            f"the right file was given and unpacked."
+        )
+    return text.removeprefix("\ufeff")
+
+
+def open_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> IO[str]:
+    """Open a text file for reading line by line; arguments as `read_text`.
+
+    The whole file has been read and checked when this returns.
+    """
+    return io.StringIO(read_text(path, encoding), newline=None)
+
+
+def _open_binary(path: str | os.PathLike[str]) -> IO[bytes]:
+    """Open a file for reading bytes, unpacking by its suffix."""
+    opener = _OPENERS.get(pathlib.Path(path).suffix.lower(), open)
+    return opener(path, "rb")  # type: ignore[operator]
+
+
+def _last_readable_line(path: str | os.PathLike[str]) -> int:
+    """Count the complete lines of a broken archive up to its first bad byte."""
+    num_lines = 0
+    with _open_binary(path) as stream:
+        try:
+            while block := stream.read(1 << 10):
+                num_lines += block.count(b"\n")
+        except _BROKEN:
+            pass
+    return num_lines

@@ -1,0 +1,174 @@
+"""Data sets of matrices: npz files with `x` (n, s, t) and `y` (n,)."""
+
+import os
+import zipfile
+import zlib
+from typing import NamedTuple
+
+import numpy as np
+
+from lowrank_jax import checks
+from lowrank_jax.checks import InputError
+
+__all__ = ["Matrices", "read_matrices"]
+
+_SPLITS = ("train", "test")
+
+
+class Matrices(NamedTuple):
+    """Matrices and their labels.
+
+    Attributes:
+      x: (n, s, t) float32.
+      y: (n,) labels as they are in the file, or None.
+      names: the names of the s rows (channels), or () where they are not given.
+    """
+
+    x: np.ndarray
+    y: np.ndarray | None
+    names: tuple[str, ...] = ()
+
+
+def read_matrices(
+    path: str | os.PathLike[str],
+    x: str | None = None,
+    y: str | None = None,
+    *,
+    split: str | None = None,
+) -> Matrices:
+    """Read matrices from an npz file.
+
+    Without `x` the keys are looked for in this order: ``x`` and ``y``; ``x_train`` and
+    ``y_train`` (or ``_test``, by `split`); ``images`` and ``labels``. Labels may be
+    missing. An array ``scale`` multiplies x, ``channels`` or ``names`` names its rows.
+
+    Args:
+      path: the npz file.
+      x: key of the matrices.
+      y: key of the labels; needs `x`.
+      split: ``"train"`` or ``"test"``, for a file that holds both; None means the
+        training part there.
+
+    Returns:
+      The matrices.
+
+    Raises:
+      InputError: if the file is no npz file, a key is missing, the split asked for is
+        not in the file, x has not three dimensions or is not numeric or not finite,
+        or x and y differ in length.
+    """
+    name = os.fspath(path)
+    if split is not None:
+        checks.choice(_SPLITS, split=split)
+    if y is not None and x is None:
+        raise InputError(f"`x` must be given where `y` is, got only y={y!r}.")
+    arrays = _load(name)
+    x, y = _choose_keys(arrays, name, x, y, split)
+    values = _matrices(arrays[x], f"`{x}` of {name}", arrays.get("scale"))
+    labels = None if y is None else arrays[y]
+    if labels is not None:
+        _check_labels(labels, f"`{y}` of {name}", values.shape[0], x)
+    names = arrays.get("channels", arrays.get("names"))
+    if names is not None and names.shape != (values.shape[1],):
+        raise InputError(
+            f"the row names of {name} must be {values.shape[1]} as `{x}` has rows, got "
+            f"shape {names.shape}."
+        )
+    row_names = () if names is None else tuple(map(str, names.tolist()))
+    return Matrices(values, labels, row_names)
+
+
+def _load(name: str) -> dict[str, np.ndarray]:
+    """Read all arrays of an npz file."""
+    try:
+        with open(name, "rb") as stream:
+            content = np.load(stream, allow_pickle=False)
+            if isinstance(content, np.ndarray):
+                raise InputError(
+                    f"{name} holds one bare array; save it with numpy.savez(file, x=x, "
+                    f"y=y)."
+                )
+            return {key: content[key] for key in content.files}
+    except FileNotFoundError:
+        raise InputError(f"{name} does not exist; check the path.") from None
+    except IsADirectoryError:
+        raise InputError(f"{name} is a folder; name a file in it.") from None
+    except InputError:
+        raise
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise InputError(
+            f"{name} is not a readable npz file ({reason}); save it with "
+            f"numpy.savez(file, x=x, y=y)."
+        ) from None
+
+
+def _choose_keys(
+    arrays: dict[str, np.ndarray],
+    name: str,
+    x: str | None,
+    y: str | None,
+    split: str | None,
+) -> tuple[str, str | None]:
+    """Find the keys of matrices and labels."""
+    present = ", ".join(sorted(arrays)) or "none"
+    if x is not None:
+        for key in (x, y):
+            if key is not None and key not in arrays:
+                raise InputError(f"{name} has no array {key!r}; it has {present}.")
+        return x, y
+    part = split or "train"
+    for x_key, y_key, is_split in (
+        ("x", "y", False),
+        (f"x_{part}", f"y_{part}", True),
+        ("images", "labels", False),
+    ):
+        if x_key in arrays:
+            if split is not None and not is_split:
+                raise InputError(
+                    f"{name} has no {split} part, only {present}; leave `split` out "
+                    f"and divide it yourself."
+                )
+            return x_key, y_key if y_key in arrays else None
+    raise InputError(
+        f"{name} has no array 'x', 'x_{part}' or 'images'; it has {present}: name the "
+        f"array to use."
+    )
+
+
+def _matrices(array: np.ndarray, what: str, scale: np.ndarray | None) -> np.ndarray:
+    """Check the matrices and return them as float32."""
+    if array.ndim != 3 or 0 in array.shape:
+        raise InputError(
+            f"{what} must have three dimensions (matrices, rows, columns) and no empty "
+            f"one, got shape {array.shape}."
+        )
+    if array.dtype.kind not in "fiub":
+        raise InputError(f"{what} must hold real numbers, got dtype {array.dtype}.")
+    with np.errstate(over="ignore"):
+        values = array.astype(np.float32)
+        if scale is not None:
+            values = values * np.float32(scale)
+    is_bad = ~np.isfinite(values)
+    if is_bad.any():
+        place = tuple(int(i) for i in np.argwhere(is_bad)[0])
+        raise InputError(
+            f"{what} must be finite in float32, got {array[place]} at {place} and "
+            f"{np.count_nonzero(is_bad)} such values in all; fill or remove them."
+        )
+    return values
+
+
+def _check_labels(labels: np.ndarray, what: str, num_matrices: int, x: str) -> None:
+    """Check the labels' shape and that none is missing."""
+    if labels.shape != (num_matrices,):
+        raise InputError(
+            f"{what} must have shape ({num_matrices},), one label a matrix of `{x}`, "
+            f"got {labels.shape}."
+        )
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        place = int(np.flatnonzero(~np.isfinite(labels))[0])
+        raise InputError(
+            f"{what} must be finite, got {labels[place]} at {place}; remove that "
+            f"matrix or label it."
+        )

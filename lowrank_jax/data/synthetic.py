@@ -1,0 +1,383 @@
+"""Tasks with known structure, made from an integer seed.
+
+All randomness comes from ``numpy.random.default_rng(seed)`` and not from a JAX key: the
+tasks are made on the host before anything is traced, and the same seed gives the same
+task whatever the device, the precision or the JAX version. Each function returns
+``(train, test, truth)``. Where labels are noisy, only those of `train` are: a score on
+`test` measures how well the planted structure was found.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowrank_jax import checks
+from lowrank_jax.checks import InputError
+from lowrank_jax.data.corpus import Corpus
+from lowrank_jax.data.matrices import Matrices
+from lowrank_jax.data.segmentation import labels_from_words
+from lowrank_jax.types import Sequences, Space
+
+__all__ = [
+    "BilinearTruth",
+    "DenseTruth",
+    "Lexicon",
+    "bilinear_task",
+    "dense_task",
+    "segmentation_task",
+]
+
+_FIRST_CHARACTER = 0x4E00  # the first of the CJK ideographs
+_WORD_LENGTHS = (0.2, 0.5, 0.2, 0.1)  # shares of words of 1, 2, 3, 4 characters
+_MOST_TRIES = 1000  # sentences drawn for one that has the margin, on average
+
+
+class Lexicon(NamedTuple):
+    """The planted words.
+
+    Attributes:
+      words: distinct words, the most frequent first.
+      probabilities: (num_words,) float64, proportional to 1 / rank (Zipf).
+    """
+
+    words: list[str]
+    probabilities: np.ndarray
+
+
+def segmentation_task(
+    num_train: int,
+    num_test: int,
+    *,
+    seed: int,
+    num_characters: int = 40,
+    num_words: int = 150,
+    words_per_sentence: tuple[int, int] = (4, 8),
+) -> tuple[Corpus, Corpus, Lexicon]:
+    """Make word segmentation from a Zipf lexicon (the task of the BOL errata).
+
+    The words have 1 to 4 characters (shares .2, .5, .2, .1), drawn uniformly; a
+    sentence is a number of words, uniform between the two given, drawn independently.
+
+    Args:
+      num_train: sentences to train on.
+      num_test: sentences to test on.
+      seed: of NumPy's default generator.
+      num_characters: size of the alphabet, CJK ideographs from U+4E00 on.
+      num_words: size of the lexicon.
+      words_per_sentence: the least and the largest number of words.
+
+    Returns:
+      ``(train, test, truth)``: two corpora with one column, the characters, and labels
+      B, I, E, S, and the lexicon.
+    """
+    checks.whole(num_train=num_train, num_test=num_test, num_words=num_words)
+    checks.whole(num_characters=num_characters)
+    fewest, most = _span("words_per_sentence", words_per_sentence)
+    num_possible = sum(num_characters**n for n in range(1, len(_WORD_LENGTHS) + 1))
+    if 2 * num_words > num_possible:
+        raise InputError(
+            f"`num_words` must be at most {num_possible // 2} for {num_characters} "
+            f"characters, got {num_words}."
+        )
+    rng = np.random.default_rng(seed)
+    found: dict[str, None] = {}
+    while len(found) < num_words:
+        length = rng.choice(len(_WORD_LENGTHS), p=_WORD_LENGTHS) + 1
+        codes = _FIRST_CHARACTER + rng.integers(0, num_characters, length)
+        found.setdefault("".join(map(chr, codes.tolist())))
+    weights = 1.0 / np.arange(1, num_words + 1)
+    truth = Lexicon(list(found), weights / weights.sum())
+
+    def draw(num_sentences: int, name: str) -> Corpus:
+        counts = rng.integers(fewest, most + 1, num_sentences)
+        chosen = rng.choice(num_words, int(counts.sum()), p=truth.probabilities)
+        words = [truth.words[i] for i in chosen.tolist()]
+        ends = np.cumsum(counts).tolist()
+        starts = [0, *ends[:-1]]
+        sentences = [words[a:b] for a, b in zip(starts, ends, strict=True)]
+        characters, labels, offsets = labels_from_words(sentences)
+        return Corpus((characters,), labels, offsets, name)
+
+    train = draw(num_train, "synthetic segmentation, training part")
+    return train, draw(num_test, "synthetic segmentation, test part"), truth
+
+
+class BilinearTruth(NamedTuple):
+    """The planted weights of a labelling task.
+
+    Attributes:
+      first_order: (K, S, S+1) float64, the blocks W_k; row: label, column: label
+        before it, the last column for the start. Each has Frobenius norm 1.
+      zero_order: (K, S) float64, each row of norm 1, or None.
+      margin: least difference between the scores of the best and the second best path
+        over all sentences made. Divided by the sum of the trace norms of the blocks it
+        is the margin of BOL-D1.
+      clean_labels: (num_tokens,) int32, the training labels before noise.
+    """
+
+    first_order: np.ndarray
+    zero_order: np.ndarray | None
+    margin: float
+    clean_labels: np.ndarray
+
+
+def bilinear_task(
+    num_train: int,
+    num_test: int,
+    *,
+    seed: int,
+    num_features: int = 60,
+    num_labels: int = 4,
+    num_templates: int = 3,
+    lengths: tuple[int, int] = (4, 10),
+    rank: int = 1,
+    zero_order: bool = False,
+    noise: float = 0.0,
+    margin: float = 0.0,
+) -> tuple[Sequences, Sequences, BilinearTruth]:
+    r"""Make first-order labelling with planted low-rank blocks (BOL-M2).
+
+    The score of a labelling is :math:`\sum_i\sum_{k\in f_i} W_k[y_i, y_{i-1}]`, plus
+    :math:`w_k[y_i]` if asked for; :math:`W_k` is a sum of `rank` Gaussian outer
+    products. The labels are the exact best path. Template j draws its feature uniformly
+    from its own ``num_features / num_templates`` ids.
+
+    Args:
+      num_train: sentences to train on.
+      num_test: sentences to test on.
+      seed: of NumPy's default generator.
+      num_features: K, a multiple of `num_templates`.
+      num_labels: S, at least 2.
+      num_templates: features active at each position.
+      lengths: the least and the largest length of a sentence; uniform between.
+      rank: of each block, 1 to S.
+      zero_order: whether to plant weights on the label too.
+      noise: share of training labels replaced by another one; 0 is separable.
+      margin: sentences whose best path leads by less are not used.
+
+    Returns:
+      ``(train, test, truth)``: two corpora of ids and the planted weights.
+
+    Raises:
+      InputError: if an argument is out of range or hardly any sentence has the margin.
+    """
+    checks.whole(num_train=num_train, num_test=num_test, num_templates=num_templates)
+    checks.whole(num_features=num_features)
+    checks.whole(num_labels=num_labels, least=2)
+    checks.non_negative(margin=margin)
+    _check_share("noise", noise)
+    shortest, longest = _span("lengths", lengths)
+    if num_features % num_templates:
+        raise InputError(
+            f"`num_features` must be a multiple of the {num_templates} templates, got "
+            f"{num_features}."
+        )
+    if not 1 <= rank <= num_labels:
+        raise InputError(f"`rank` must lie in 1..{num_labels}, got {rank}.")
+    rng = np.random.default_rng(seed)
+    left = rng.standard_normal((num_features, num_labels, rank))
+    right = rng.standard_normal((num_features, num_labels + 1, rank))
+    blocks = np.einsum("kur,kvr->kuv", left, right)
+    blocks /= np.linalg.norm(blocks, axis=(1, 2), keepdims=True)
+    unary = None
+    if zero_order:
+        unary = rng.standard_normal((num_features, num_labels))
+        unary /= np.linalg.norm(unary, axis=1, keepdims=True)
+    per_template = num_features // num_templates
+    space = Space(
+        num_features, num_labels, ("01" if zero_order else "1",) * num_templates
+    )
+
+    def draw(num_sentences: int) -> tuple[Sequences, float]:
+        """Draw batches until enough sentences have the margin."""
+        batches: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+        num_drawn, num_found, gap = 0, 0, np.inf
+        while num_found < num_sentences:
+            if num_drawn > _MOST_TRIES * num_sentences:
+                raise InputError(
+                    f"`margin` must be smaller: only {num_found} of {num_drawn} "
+                    f"sentences reach {margin}."
+                )
+            size = int(np.clip(num_sentences - num_found, 64, 1024))
+            sizes = rng.integers(shortest, longest + 1, size)
+            ids = rng.integers(0, per_template, (size, longest, num_templates))
+            ids += per_template * np.arange(num_templates)
+            scores = blocks[ids].sum(axis=2)
+            if unary is not None:
+                scores += unary[ids].sum(axis=2)[:, :, :, None]
+            labels, lead = _best_paths(scores, sizes)
+            good = np.flatnonzero(lead >= margin)[: num_sentences - num_found]
+            batches.append((ids[good], labels[good], sizes[good]))
+            num_drawn, num_found = num_drawn + size, num_found + good.size
+            gap = min(gap, lead[good].min(initial=np.inf))
+        ids, labels, sizes = (
+            np.concatenate(part) for part in zip(*batches, strict=True)
+        )
+        mask = np.arange(longest) < sizes[:, None]
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+        flat_ids, flat_labels = ids[mask].astype(np.int32), labels[mask]
+        return Sequences(flat_ids, flat_labels, offsets, space), float(gap)
+
+    train, train_gap = draw(num_train)
+    test, test_gap = draw(num_test)
+    truth = BilinearTruth(blocks, unary, min(train_gap, test_gap), train.labels)
+    noisy = _flip(rng, train.labels, noise, num_labels)
+    return Sequences(train.feature_ids, noisy, train.offsets, space), test, truth
+
+
+class DenseTruth(NamedTuple):
+    """The planted weights of a binary task.
+
+    Attributes:
+      left: (m,) float64, of norm 1.
+      right: (n,) float64, of norm 1; W is the outer product of the two.
+      margin: least ``|<W, x>|`` over all matrices made.
+      clean_labels: (num_train,) the training labels before noise.
+    """
+
+    left: np.ndarray
+    right: np.ndarray
+    margin: float
+    clean_labels: np.ndarray
+
+
+def dense_task(
+    num_train: int,
+    num_test: int,
+    *,
+    seed: int,
+    shape: tuple[int, int] = (12, 10),
+    spread: float = 1.0,
+    perturbation: float = 0.02,
+    noise: float = 0.0,
+    margin: float = 0.0,
+    dtype: Any = np.float32,
+) -> tuple[Matrices, Matrices, DenseTruth]:
+    r"""Make binary classification of matrices nearly of rank one (BOL-P5).
+
+    With planted unit vectors u and v, :math:`W = uv^\top`, a matrix is
+    :math:`x_i = \pm a_i b_i^\top + \epsilon G_i`, G Gaussian, where a is the direction
+    of u plus a Gaussian vector of length about `spread`, b likewise from v; its label
+    is the sign of :math:`\langle W, x_i\rangle`. Here :math:`\Delta\Phi = y_i x_i`.
+    ``spread=0`` makes every x close to W or its negative, so that the assumption of
+    BOL-P5 holds; a large spread makes the directions arbitrary.
+
+    Args:
+      num_train: matrices to train on.
+      num_test: matrices to test on.
+      seed: of NumPy's default generator.
+      shape: rows and columns of each matrix.
+      spread: how far the two directions of x stray from the planted ones.
+      perturbation: standard deviation of each entry of the full-rank part.
+      noise: share of training labels turned over; 0 is separable.
+      margin: matrices with a smaller ``|<W, x>|`` are not used.
+      dtype: of x and y, float32 or float64.
+
+    Returns:
+      ``(train, test, truth)``: two sets of matrices with labels -1 and +1 of the dtype
+      of x, and the planted vectors.
+
+    Raises:
+      InputError: if an argument is out of range or hardly any matrix has the margin.
+    """
+    checks.whole(num_train=num_train, num_test=num_test)
+    checks.whole(**{f"shape[{i}]": size for i, size in enumerate(shape)})
+    checks.non_negative(spread=spread, perturbation=perturbation, margin=margin)
+    _check_share("noise", noise)
+    rng = np.random.default_rng(seed)
+    left, right = (_unit(rng.standard_normal(size)) for size in shape)
+
+    def stray(direction: np.ndarray, count: int) -> np.ndarray:
+        step = rng.standard_normal((count, direction.size)) / np.sqrt(direction.size)
+        return _unit(direction + spread * step)
+
+    def draw(count: int) -> tuple[Matrices, float]:
+        kept: list[np.ndarray] = []
+        num_drawn, num_found = 0, 0
+        while num_found < count:
+            if num_drawn > _MOST_TRIES * count:
+                raise InputError(
+                    f"`margin` must be smaller: only {num_found} of {num_drawn} "
+                    f"matrices reach {margin}."
+                )
+            size = max(count - num_found, 64)
+            sign = rng.choice([-1.0, 1.0], size)
+            x = np.einsum("i,ia,ib->iab", sign, stray(left, size), stray(right, size))
+            x += perturbation * rng.standard_normal(x.shape)
+            score = np.einsum("a,iab,b->i", left, x, right)
+            good = np.flatnonzero(np.abs(score) >= margin)[: count - num_found]
+            kept.append(x[good])
+            num_drawn, num_found = num_drawn + size, num_found + good.size
+        x = np.concatenate(kept)
+        score = np.einsum("a,iab,b->i", left, x, right)
+        y = np.where(score < 0, -1, 1)
+        return Matrices(x.astype(dtype), y.astype(dtype)), float(np.abs(score).min())
+
+    train, train_margin = draw(num_train)
+    test, test_margin = draw(num_test)
+    assert train.y is not None
+    truth = DenseTruth(left, right, min(train_margin, test_margin), train.y)
+    is_flipped = _flip(rng, np.zeros(num_train, np.int32), noise, 2) == 1
+    return Matrices(train.x, np.where(is_flipped, -train.y, train.y)), test, truth
+
+
+def _best_paths(
+    scores: np.ndarray, lengths: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Best path of each sentence, and how far it leads before the second best.
+
+    Args:
+      scores: (n, longest, S, S+1) score of label u after label v (S: start).
+      lengths: (n,) the true lengths, at least 1.
+
+    Returns:
+      ``(labels, lead)``: (n, longest) int32, 0 beyond the length, and (n,) float64.
+    """
+    num, longest, num_labels, _ = scores.shape
+    rows = np.arange(num)
+    # top[:, v, :]: scores of the two best paths that end in label v.
+    top = np.full((num, num_labels, 2), -np.inf)
+    top[:, :, 0] = scores[:, 0, :, num_labels]
+    back = np.zeros((num, longest, num_labels), np.int32)
+    for i in range(1, longest):
+        step = scores[:, i, :, :num_labels, None] + top[:, None]  # (n, u, v, 2)
+        back[:, i] = step[..., 0].argmax(axis=2)
+        two_best = np.sort(step.reshape(num, num_labels, -1), axis=2)[:, :, :-3:-1]
+        top = np.where((i < lengths)[:, None, None], two_best, top)
+    ranked = np.sort(top.reshape(num, -1), axis=1)
+    labels = np.zeros((num, longest), np.int32)
+    label = top[:, :, 0].argmax(axis=1)
+    for i in range(longest - 1, -1, -1):
+        is_inside = i < lengths
+        labels[:, i] = np.where(is_inside, label, 0)
+        label = np.where(is_inside, back[rows, i, label], label)
+    return labels, ranked[:, -1] - ranked[:, -2]
+
+
+def _flip(
+    rng: np.random.Generator, labels: np.ndarray, noise: float, num_labels: int
+) -> np.ndarray:
+    """Replace a share of the labels by others, drawn uniformly."""
+    chosen = rng.choice(labels.size, round(noise * labels.size), replace=False)
+    flipped = labels.copy()
+    shift = rng.integers(1, num_labels, chosen.size)
+    flipped[chosen] = (labels[chosen] + shift) % num_labels
+    return flipped
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    """Scale the last axis to norm 1."""
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def _check_share(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise InputError(f"`{name}` must lie between 0 and 1, got {value}.")
+
+
+def _span(name: str, value: tuple[int, int]) -> tuple[int, int]:
+    """Check a pair of least and largest."""
+    least, most = value
+    checks.whole(**{f"{name}[0]": least})
+    checks.whole(least=least, **{f"{name}[1]": most})
+    return least, most

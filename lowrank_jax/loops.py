@@ -1,0 +1,228 @@
+"""Run a learner over a stream of examples: the only place that runs an `update`.
+
+A corpus lies on the device as flat arrays. One round slices a window of fixed size at
+the start of its sentence, and the learner works up to the true length within it; so
+one compiled program serves sentences of all lengths, and nothing is padded.
+"""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from lowrank_jax import checks
+from lowrank_jax.data.padding import add_window
+from lowrank_jax.decode import Scores, best_path
+from lowrank_jax.models import windows
+from lowrank_jax.types import Learner, Sentence, Sequences, Space
+
+__all__ = [
+    "Pass",
+    "Stream",
+    "order_of",
+    "passes",
+    "predict",
+    "run",
+    "sentence",
+    "stream",
+    "train",
+]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Stream:
+    """A corpus on the device, ready to be sliced sentence by sentence.
+
+    Attributes:
+      feature_ids: (num_tokens + window, num_templates) int32.
+      labels: (num_tokens + window,) int32.
+      starts: (num_sentences,) int32, first token of each sentence.
+      lengths: (num_sentences,) int32.
+      window: static; the longest sentence, rounded up.
+      space: static sizes.
+    """
+
+    feature_ids: jax.Array
+    labels: jax.Array
+    starts: jax.Array
+    lengths: jax.Array
+    window: int = dataclasses.field(metadata={"static": True})
+    space: Space = dataclasses.field(metadata={"static": True})
+
+
+def stream(sequences: Sequences, *, window: int | None = None) -> Stream:
+    """Put a corpus on the device.
+
+    Args:
+      sequences: from `features`.
+      window: at least the length of the longest sentence; None takes just that.
+    """
+    offsets = np.asarray(sequences.offsets)
+    lengths = np.diff(offsets)
+    longest = int(lengths.max(initial=1))
+    if window is None:
+        window = longest
+    if window < longest:
+        raise checks.InputError(
+            f"`window` must be at least {longest}, the longest sentence, got {window}."
+        )
+    window = windows.window_of(window)
+    padded = add_window(sequences, window)
+    return Stream(
+        feature_ids=jnp.asarray(padded.feature_ids, jnp.int32),
+        labels=jnp.asarray(padded.labels, jnp.int32),
+        starts=jnp.asarray(offsets[:-1], jnp.int32),
+        lengths=jnp.asarray(lengths, jnp.int32),
+        window=window,
+        space=sequences.space,
+    )
+
+
+def sentence(corpus: Stream, index: jax.Array | int) -> Sentence:
+    """Return one sentence of the stream; the index may be traced."""
+    start = corpus.starts[index]
+    return Sentence(
+        feature_ids=lax.dynamic_slice_in_dim(corpus.feature_ids, start, corpus.window),
+        labels=lax.dynamic_slice_in_dim(corpus.labels, start, corpus.window),
+        length=corpus.lengths[index],
+        space=corpus.space,
+    )
+
+
+def run(
+    learner: Learner, state: Any, corpus: Stream, order: jax.Array
+) -> tuple[Any, Any]:
+    """Scan `learner.update` over the sentences in `order`; pure, to be jitted.
+
+    Args:
+      learner: any of `online`.
+      state: from `learner.init` or an earlier run.
+      corpus: from `stream`.
+      order: (num_rounds,) int32, the sentence of each round.
+
+    Returns:
+      The final state and the trace: each field of `Info`, stacked over rounds.
+    """
+
+    def round_of(state: Any, index: jax.Array) -> tuple[Any, Any]:
+        return learner.update(state, sentence(corpus, index))
+
+    return lax.scan(round_of, state, order)
+
+
+def order_of(key: jax.Array, index: int, num_sentences: int) -> jax.Array:
+    """Return the order of pass `index`: a shuffle that depends on nothing else."""
+    return jax.random.permutation(
+        jax.random.fold_in(key, index), jnp.arange(num_sentences, dtype=jnp.int32)
+    )
+
+
+class Pass(NamedTuple):
+    """One pass over the corpus.
+
+    Attributes:
+      pass_index: from 0.
+      state: after the pass. It is given away to the next pass: copy what must stay.
+      trace: the pass's `Info`, stacked over rounds, on the host.
+      seconds: of the pass, compilation left out.
+      compile_seconds: spent before this pass.
+    """
+
+    pass_index: int
+    state: Any
+    trace: Any
+    seconds: float
+    compile_seconds: float
+
+
+def passes(
+    learner: Learner,
+    corpus: Stream,
+    *,
+    key: jax.Array,
+    num_passes: int,
+    state: Any = None,
+    first_pass: int = 0,
+) -> Iterator[Pass]:
+    """Train and hand out each pass as it ends.
+
+    The order of a pass depends on the key and its index alone, so that going on from a
+    saved state with `first_pass` gives what an unbroken run gives, bit for bit.
+
+    Args:
+      learner: any of `online`.
+      corpus: from `stream`.
+      key: of the start and of the shuffles.
+      num_passes: in all, counting those before `first_pass`.
+      state: where to go on from; None starts anew. It is donated.
+      first_pass: index of the first pass to run.
+    """
+    checks.whole(num_passes=num_passes)
+    checks.whole(least=0, first_pass=first_pass)
+    key_start, key_order = jax.random.split(key)
+    num_sentences = corpus.starts.shape[0]
+    began = time.perf_counter()
+    if state is None:
+        state = jax.jit(learner.init)(key_start, sentence(corpus, 0))
+    order = order_of(key_order, first_pass, num_sentences)
+    step = jax.jit(lambda *given: run(learner, *given), donate_argnums=0)
+    compiled = step.lower(state, corpus, order).compile()
+    jax.block_until_ready(state)
+    compile_seconds = time.perf_counter() - began
+    for index in range(first_pass, num_passes):
+        order = order_of(key_order, index, num_sentences).block_until_ready()
+        began = time.perf_counter()
+        state, trace = compiled(state, corpus, order)
+        jax.block_until_ready((state, trace))
+        seconds = time.perf_counter() - began
+        yield Pass(index, state, jax.device_get(trace), seconds, compile_seconds)
+        compile_seconds = 0.0
+
+
+def train(
+    learner: Learner,
+    sequences: Sequences,
+    *,
+    key: jax.Array,
+    num_passes: int,
+    on_pass: Callable[[Pass], None] | None = None,
+) -> tuple[Any, Any]:
+    """Train over a corpus; return the final state and the trace of all rounds."""
+    traces = []
+    for done in passes(learner, stream(sequences), key=key, num_passes=num_passes):
+        traces.append(done.trace)
+        if on_pass is not None:
+            on_pass(done)
+    return done.state, jax.tree.map(lambda *parts: np.concatenate(parts), *traces)
+
+
+def predict(
+    scores: Callable[[Any, Sentence], Scores], params: Any, corpus: Stream
+) -> jax.Array:
+    """Label every token of a corpus, sentence by sentence; pure, to be jitted.
+
+    Args:
+      scores: of the model: `models.linear.scores` or `models.bilinear.scores`.
+      params: of the model.
+      corpus: from `stream`.
+
+    Returns:
+      (num_tokens,) int32 labels.
+    """
+
+    def one(labels: jax.Array, index: jax.Array) -> tuple[jax.Array, None]:
+        example = sentence(corpus, index)
+        path = best_path(scores(params, example), example.length)
+        # The window reaches into the next sentences, which come later and overwrite.
+        start = corpus.starts[index]
+        return lax.dynamic_update_slice_in_dim(labels, path.labels, start, 0), None
+
+    order = jnp.arange(corpus.starts.shape[0], dtype=jnp.int32)
+    labels, _ = lax.scan(one, jnp.zeros_like(corpus.labels), order)
+    return labels[: labels.shape[0] - corpus.window]

@@ -1,0 +1,362 @@
+"""Predictions to numbers: chunk and word F1, accuracy. Host side, NumPy.
+
+All scores are in percent. Labels are strings, in arrays or lists over all tokens, with
+the offsets of the sentences, as a `Corpus` holds them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from lowrank_jax.checks import InputError
+from lowrank_jax.data.corpus import encode
+
+__all__ = [
+    "ChunkScores",
+    "SpanScores",
+    "chunk_scores",
+    "conlleval_report",
+    "sentence_accuracy",
+    "token_accuracy",
+    "word_scores",
+    "word_scores_from_labels",
+]
+
+Labels = Sequence[str] | np.ndarray
+Offsets = Sequence[int] | np.ndarray
+
+
+class SpanScores(NamedTuple):
+    """Precision, recall and F1 of spans, in percent, with their counts.
+
+    A share of nothing is 0.
+    """
+
+    precision: float
+    recall: float
+    f1: float
+    num_gold: int
+    num_predicted: int
+    num_correct: int
+
+
+class ChunkScores(NamedTuple):
+    """As `SpanScores` over all chunks, and the same for each type of chunk."""
+
+    precision: float
+    recall: float
+    f1: float
+    num_gold: int
+    num_predicted: int
+    num_correct: int
+    by_type: Mapping[str, SpanScores]
+
+
+def token_accuracy(gold: Labels, predicted: Labels) -> float:
+    """Share of the tokens with the right label, in percent.
+
+    Args:
+      gold: (num_tokens,) labels.
+      predicted: (num_tokens,) labels.
+    """
+    is_right = _is_right(gold, predicted)
+    return _percent(int(is_right.sum()), is_right.size)
+
+
+def sentence_accuracy(gold: Labels, predicted: Labels, offsets: Offsets) -> float:
+    """Share of the sentences with all labels right, in percent.
+
+    Args:
+      gold: (num_tokens,) labels.
+      predicted: (num_tokens,) labels.
+      offsets: (num_sentences + 1,) integers.
+    """
+    is_right = _is_right(gold, predicted)
+    bounds = _bounds(offsets, is_right.size)
+    num_wrong = np.concatenate([[0], np.cumsum(~is_right)])
+    is_all_right = np.diff(num_wrong[bounds]) == 0
+    return _percent(int(is_all_right.sum()), is_all_right.size)
+
+
+def chunk_scores(gold: Labels, predicted: Labels, offsets: Offsets) -> ChunkScores:
+    """Score chunks as the CoNLL evaluation (conlleval) does.
+
+    A label is ``tag-type``, split at its first hyphen; without one its type is empty.
+    A chunk begins at B or S, at I or E after O, S or E, and wherever the type changes
+    (except at O); it ends behind S or E, before O, B or S, and where the type changes.
+    So I-NP after O begins a chunk, and I-VP after B-NP begins another one. A predicted
+    chunk is right if a gold chunk has the same type, begin and end. The rules for S,
+    and for B after E, are those of the usual extension to five tags; with B, I and O
+    only, every count is that of the original.
+
+    Args:
+      gold: (num_tokens,) labels.
+      predicted: (num_tokens,) labels.
+      offsets: (num_sentences + 1,) integers; no chunk reaches over a sentence's end.
+
+    Returns:
+      The scores over all chunks and for each type.
+
+    Raises:
+      InputError: if the lengths do not agree.
+    """
+    gold_list, predicted_list = _as_list(gold), _as_list(predicted)
+    _check_same_length(gold_list, predicted_list)
+    bounds = _bounds(offsets, len(gold_list))
+    codes, values = encode([*gold_list, *predicted_list, "O"])
+    # An O behind each sentence ends its last chunk, one before the first begins it.
+    outside = codes[-1]
+    half = len(gold_list)
+    streams = [
+        np.concatenate([[outside], np.insert(part, bounds[1:], outside)])
+        for part in (codes[:half], codes[half:-1])
+    ]
+    tags, kinds, types = _split_labels(values)
+    g_start, g_end, g_type = _chunk_edges(streams[0], tags, kinds)
+    p_start, p_end, p_type = _chunk_edges(streams[1], tags, kinds)
+    is_correct_end = _correct_ends(g_start, g_end, g_type, p_start, p_end, p_type)
+    num_types = len(types)
+    num_gold = np.bincount(g_type[1:][g_start], minlength=num_types)
+    num_predicted = np.bincount(p_type[1:][p_start], minlength=num_types)
+    num_correct = np.bincount(g_type[is_correct_end], minlength=num_types)
+    by_type = {
+        types[i]: _span_scores(num_gold[i], num_predicted[i], num_correct[i])
+        for i in sorted(range(num_types), key=types.__getitem__)
+        if num_gold[i] or num_predicted[i]
+    }
+    total = _span_scores(num_gold.sum(), num_predicted.sum(), num_correct.sum())
+    return ChunkScores(*total, by_type)
+
+
+def conlleval_report(gold: Labels, predicted: Labels, offsets: Offsets) -> str:
+    """Write the table that conlleval prints.
+
+    Args:
+      gold: (num_tokens,) labels.
+      predicted: (num_tokens,) labels.
+      offsets: (num_sentences + 1,) integers.
+
+    Returns:
+      The text, each line with its line end.
+    """
+    scores = chunk_scores(gold, predicted, offsets)
+    num_tokens = len(gold)
+    lines = [
+        f"processed {num_tokens} tokens with {scores.num_gold} phrases; "
+        f"found: {scores.num_predicted} phrases; correct: {scores.num_correct}."
+    ]
+    if num_tokens:
+        accuracy = token_accuracy(gold, predicted)
+        lines.append(f"accuracy: {accuracy:6.2f}%; {_triple(scores)}")
+    for name, part in scores.by_type.items():
+        lines.append(f"{name:>17}: {_triple(part)}  {part.num_predicted}")
+    return "\n".join(lines) + "\n"
+
+
+def word_scores(
+    gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]
+) -> SpanScores:
+    """Score the words of a segmentation; a word is right if both its ends are.
+
+    Args:
+      gold: the words of each sentence.
+      predicted: the words of each sentence.
+
+    Returns:
+      The scores.
+
+    Raises:
+      InputError: if the numbers of sentences, or the characters of one, do not agree.
+    """
+    gold_list, predicted_list = list(gold), list(predicted)
+    if len(gold_list) != len(predicted_list):
+        raise InputError(
+            f"`predicted` must have {len(gold_list)} sentences as `gold` has, got "
+            f"{len(predicted_list)}."
+        )
+    pairs = zip(gold_list, predicted_list, strict=True)
+    for number, (left, right) in enumerate(pairs, 1):
+        if "".join(left) != "".join(right):
+            raise InputError(
+                f"sentence {number} of `predicted` must have the characters of `gold`, "
+                f"got {''.join(right)!r} for {''.join(left)!r}."
+            )
+    # A sentence's end is a word's end in both, so a word may be told by its two ends in
+    # the joined text.
+    gold_ends, predicted_ends = (
+        np.cumsum([len(word) for words in part for word in words if word], dtype=int)
+        for part in (gold_list, predicted_list)
+    )
+    return _scores_from_ends(gold_ends, predicted_ends)
+
+
+def word_scores_from_labels(
+    gold: Labels, predicted: Labels, offsets: Offsets
+) -> SpanScores:
+    """Score the words of a segmentation given by labels B, I, E, S.
+
+    Labels are read as `data.words_from_labels` reads them, so that impossible
+    sequences have a meaning.
+
+    Args:
+      gold: (num_tokens,) labels.
+      predicted: (num_tokens,) labels.
+      offsets: (num_sentences + 1,) integers.
+
+    Returns:
+      The scores.
+
+    Raises:
+      InputError: if the lengths do not agree.
+    """
+    gold_list, predicted_list = _as_list(gold), _as_list(predicted)
+    _check_same_length(gold_list, predicted_list)
+    bounds = _bounds(offsets, len(gold_list))
+    ends = [_word_ends(part, bounds) for part in (gold_list, predicted_list)]
+    return _scores_from_ends(*ends)
+
+
+def _word_ends(labels: list[str], bounds: np.ndarray) -> np.ndarray:
+    """Positions before which a word ends, ascending, 0 left out."""
+    codes, values = encode(labels)
+    ends_after = np.array([value in ("E", "S") for value in values], bool)
+    ends_before = np.array([value in ("B", "S") for value in values], bool)
+    is_end = np.zeros(len(labels) + 1, bool)
+    is_end[1:] = ends_after[codes]
+    is_end[:-1] |= ends_before[codes]
+    is_end[bounds] = True
+    return np.flatnonzero(is_end[1:]) + 1
+
+
+def _scores_from_ends(gold: np.ndarray, predicted: np.ndarray) -> SpanScores:
+    """Compare words that lie side by side: (num_words,) ends, ascending."""
+    starts = [np.concatenate([[0], ends[:-1]]) for ends in (gold, predicted)]
+    _, in_gold, in_predicted = np.intersect1d(
+        gold, predicted, assume_unique=True, return_indices=True
+    )
+    is_correct = starts[0][in_gold] == starts[1][in_predicted]
+    return _span_scores(gold.size, predicted.size, int(is_correct.sum()))
+
+
+def _split_labels(values: list[str]) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Split labels at the first hyphen.
+
+    Args:
+      values: the distinct labels.
+
+    Returns:
+      ``(tags, kinds, types)``: (num_values,) single letters, ``""`` for any other tag,
+      (num_values,) index of the type, and the distinct types.
+    """
+    parts = [value.partition("-") for value in values]
+    known = ("B", "I", "O", "E", "S", ".")
+    tags = np.array([tag if tag in known else "" for tag, _, _ in parts])
+    kinds, types = encode([kind for _, _, kind in parts])
+    return tags, kinds, types
+
+
+def _chunk_edges(
+    stream: np.ndarray, tags: np.ndarray, kinds: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Apply the rules to each pair of neighbours, through a table over label pairs.
+
+    Args:
+      stream: (n + 1,) label codes.
+      tags: (num_values,) tag of each code.
+      kinds: (num_values,) type of each code.
+
+    Returns:
+      ``(is_start, is_end, kind)``: (n,) whether a chunk begins at position i + 1 of the
+      stream, (n,) whether one ends before it, (n + 1,) type at each position.
+    """
+    before, after = tags[:, None], tags[None, :]
+    is_change = kinds[:, None] != kinds[None, :]
+    opens = np.isin(after, ["B", "S"])
+    resumes = np.isin(before, ["O", "E", "S"]) & np.isin(after, ["I", "E"])
+    starts = opens | resumes | (is_change & ~np.isin(after, ["O", "."]))
+    closes = np.isin(before, ["E", "S"])
+    stops = np.isin(before, ["B", "I"]) & np.isin(after, ["B", "S", "O"])
+    ends = closes | stops | (is_change & ~np.isin(before, ["O", "."]))
+    pair = (stream[:-1], stream[1:])
+    return starts[pair], ends[pair], kinds[stream]
+
+
+def _correct_ends(
+    g_start: np.ndarray,
+    g_end: np.ndarray,
+    g_type: np.ndarray,
+    p_start: np.ndarray,
+    p_end: np.ndarray,
+    p_type: np.ndarray,
+) -> np.ndarray:
+    """Positions of the last tokens of chunks that are right.
+
+    A chunk is right so far from a common start with a common type on, until one of the
+    two ends without the other or the types part; it is right if both end there. That is
+    a two-state machine: its state at i is known from the last position that switched it
+    on and the last that switched it off.
+    """
+    is_same = g_type == p_type
+    begins = g_start & p_start & is_same[1:]
+    succeeds = g_end & p_end & is_same[:-1]
+    fails = (g_end != p_end) | ~is_same[1:]
+    position = np.arange(begins.size)
+    last_on = np.maximum.accumulate(np.where(begins, position, -1))
+    last_off = np.maximum.accumulate(np.where(succeeds | fails, position, -1))
+    is_on = np.concatenate([[False], (last_on >= 0) & (last_on >= last_off)])
+    # At the end of the file a chunk that is still right counts.
+    succeeds = np.concatenate([succeeds, [True]])
+    return np.flatnonzero(is_on & succeeds)
+
+
+def _span_scores(num_gold: int, num_predicted: int, num_correct: int) -> SpanScores:
+    precision = _percent(num_correct, num_predicted)
+    recall = _percent(num_correct, num_gold)
+    total = precision + recall
+    f1 = 2 * precision * recall / total if total else 0.0
+    counts = int(num_gold), int(num_predicted), int(num_correct)
+    return SpanScores(precision, recall, f1, *counts)
+
+
+def _triple(scores: SpanScores | ChunkScores) -> str:
+    return (
+        f"precision: {scores.precision:6.2f}%; recall: {scores.recall:6.2f}%; "
+        f"FB1: {scores.f1:6.2f}"
+    )
+
+
+def _percent(part: int, whole: int) -> float:
+    return 100.0 * int(part) / int(whole) if whole else 0.0
+
+
+def _as_list(labels: Labels) -> list[str]:
+    return labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
+
+
+def _is_right(gold: Labels, predicted: Labels) -> np.ndarray:
+    """(num_tokens,) bool."""
+    gold_list, predicted_list = _as_list(gold), _as_list(predicted)
+    _check_same_length(gold_list, predicted_list)
+    pairs = zip(gold_list, predicted_list, strict=True)
+    return np.fromiter((a == b for a, b in pairs), bool, len(gold_list))
+
+
+def _check_same_length(gold: list[str], predicted: list[str]) -> None:
+    if len(gold) != len(predicted):
+        raise InputError(
+            f"`predicted` must have {len(gold)} labels as `gold` has, got "
+            f"{len(predicted)}."
+        )
+
+
+def _bounds(offsets: Offsets, num_tokens: int) -> np.ndarray:
+    """Check the offsets."""
+    bounds = np.asarray(offsets, np.int64)
+    is_well = bounds.ndim == 1 and bounds.size > 0 and bounds[0] == 0
+    if not is_well or bounds[-1] != num_tokens or (np.diff(bounds) < 0).any():
+        raise InputError(
+            f"`offsets` must rise from 0 to the number of labels, {num_tokens}, got "
+            f"{bounds.tolist() if bounds.size < 5 else bounds[[0, -1]].tolist()}."
+        )
+    return bounds

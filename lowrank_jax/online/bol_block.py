@@ -1,0 +1,183 @@
+r"""Block-rank-r mirror descent (DR-B6, DR-B5; the corrected form of BOL-Alg2).
+
+With block-diagonal features (BOL-M2) the dual is block-diagonal too, and the separable
+penalty :math:`\frac12\sum_k\|W_k\|^2` on blocks of rank at most r has
+
+.. math:: F^*(\Theta) = \tfrac12 \sum_k \sum_{j\le r} \sigma_j(\Theta_k)^2, \qquad
+   \nabla F^*(\Theta) = \operatorname{blockdiag}_k
+      \Big(\sum_{j\le r} \sigma_j u_j v_j^\top\Big).
+
+A round touches the blocks of the features at the positions where the label pairs
+differ. Each is moved, then mapped by a few warm-started steps of subspace iteration;
+:math:`\alpha_{kj} = \Theta_k v_j` carries the singular value, :math:`\beta_{kj} = v_j`.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from lowrank_jax import linalg
+from lowrank_jax.decode import Scores
+from lowrank_jax.models import bilinear
+from lowrank_jax.online import mistakes, moves
+from lowrank_jax.types import Sentence
+
+__all__ = ["Mapped", "Moved", "Sums", "map_blocks", "move"]
+
+# A warm start can lie exactly in an invariant subspace of a block of small integers
+# and would stay there for ever. This much of a fixed random vector lets it out.
+NUDGE = 0.1
+
+
+class Sums(NamedTuple):
+    """Lazy sums over rounds, from which an average is made (BOL-X2 or DR-B9)."""
+
+    table: jax.Array  # (K + 1, S) or, for factors, the table's own shape
+    blocks: jax.Array | None  # (K + 1, S, S + 1), for averaging in the dual
+    transitions: jax.Array | None  # (S, S + 1)
+    scale: jax.Array  # ()
+
+
+class Moved(NamedTuple):
+    """After ``Theta + step * dPhi``, before the mirror map."""
+
+    table: jax.Array
+    transitions: jax.Array | None
+    blocks: jax.Array
+    sums: Sums | None
+    margin: jax.Array  # ()  <W_{t-1}, dPhi>
+    growth: jax.Array  # ()  of ||w||^2 / 2, the 0-order part of F*
+
+
+def move(
+    params: bilinear.Params,
+    blocks: jax.Array,
+    sums: Sums | None,
+    example: Sentence,
+    scores: Scores,
+    differences: mistakes.Differences,
+    step: jax.Array,
+    weight: jax.Array,
+) -> Moved:
+    """Add ``step * dPhi`` to Theta and w, and ``weight * dPhi`` to their sums."""
+    space, dtype = example.space, step.dtype
+
+    def one(n: jax.Array, moved: Moved) -> Moved:
+        here = mistakes.position(example, differences, n)
+        table, transitions, blocks, sums, margin, growth = moved
+        zero_sum = None if sums is None else sums.table
+        block_sum = None if sums is None else sums.blocks
+        pair_sum = None if sums is None else sums.transitions
+        if space.zero_order:
+            touched = moves.unary(here, space, dtype)
+            table, zero_sum, more = moves.add(table, zero_sum, touched, step, weight)
+            growth = growth + more
+        if transitions is not None:
+            touched = moves.transitions(here, dtype)
+            transitions, pair_sum, more = moves.add(
+                transitions, pair_sum, touched, step, weight
+            )
+            growth = growth + more
+        touched = moves.pairs(here, space, dtype)
+        blocks = blocks.at[touched.where].add(
+            step * touched.delta, mode="promise_in_bounds"
+        )
+        if block_sum is not None:
+            block_sum = block_sum.at[touched.where].add(
+                weight * touched.delta, mode="promise_in_bounds"
+            )
+        if sums is not None and zero_sum is not None:
+            sums = Sums(zero_sum, block_sum, pair_sum, sums.scale)
+        margin = margin + mistakes.score_gap(scores, here)
+        return Moved(table, transitions, blocks, sums, margin, growth)
+
+    zero, count = jnp.zeros((), dtype), differences.num_positions
+    start = Moved(params.table, params.transitions, blocks, sums, zero, zero)
+    return lax.fori_loop(jnp.zeros_like(count), count, one, start)
+
+
+class Mapped(NamedTuple):
+    """After the mirror map of the touched blocks."""
+
+    table: jax.Array
+    factor_sums: jax.Array | None  # (K + 1, width): lazy sums of the factors (BOL-X2)
+    growth: jax.Array  # ()  of the first-order part of F*
+    sigma_1: jax.Array  # ()  largest sigma_1 of a touched block
+    ratio: jax.Array  # ()  largest sigma_{r+1} / sigma_r of a touched block, if asked
+    residual: jax.Array  # ()  largest move of a singular vector in the last step
+
+
+def map_blocks(
+    table: jax.Array,
+    blocks: jax.Array,
+    factor_sums: jax.Array | None,
+    example: Sentence,
+    differences: mistakes.Differences,
+    nudge: jax.Array,
+    weight: jax.Array,
+    *,
+    num_steps: int,
+    wants_ratio: bool,
+) -> Mapped:
+    """Set alpha and beta of the touched blocks to the mirror map of Theta.
+
+    A block that two positions touch is mapped twice, the second time from where the
+    first has come to; the growth of F* telescopes.
+    """
+    space, dtype = example.space, table.dtype
+    labels = space.num_labels
+    rank = bilinear.rank_of(table, labels)
+
+    def one(n: jax.Array, mapped: Mapped) -> Mapped:
+        here = mistakes.position(example, differences, n)
+        ids = here.ids[jnp.array(space.first_order, jnp.int32)]
+        theta = blocks.at[ids].get(mode="promise_in_bounds")
+        rows = mapped.table.at[ids].get(mode="promise_in_bounds")
+        old = bilinear.split(rows, labels)
+        start = old.right + NUDGE * nudge[None]
+        new = linalg.leading_subspace(theta, start, num_steps=num_steps)
+        columns = bilinear.join(new.left, new.right)
+        at = mapped.table.at[ids, labels:]
+        table = at.set(columns, mode="promise_in_bounds")
+        factor_sums = mapped.factor_sums
+        is_first = first_of_its_kind(ids)
+        if factor_sums is not None:
+            change = (columns - rows[:, labels:]) * is_first[:, None].astype(dtype)
+            factor_sums = factor_sums.at[ids, labels:].add(
+                weight * change, mode="promise_in_bounds"
+            )
+        energy = (new.left * new.left).sum(axis=(1, 2))
+        before = (old.left * old.left).sum(axis=(1, 2))
+        growth = jnp.where(is_first, energy - before, 0).sum() / 2
+        ratio = mapped.ratio
+        if wants_ratio:
+            sigma = jnp.linalg.svd(theta, compute_uv=False)
+            last, next_one = sigma[:, rank - 1], sigma[:, rank]
+            share = next_one / jnp.where(last > 0, last, 1)
+            ratio = jnp.maximum(ratio, share.max())
+        return Mapped(
+            table=table,
+            factor_sums=factor_sums,
+            growth=mapped.growth + growth,
+            sigma_1=jnp.maximum(mapped.sigma_1, jnp.sqrt(top_energy(new.left))),
+            ratio=ratio,
+            residual=jnp.maximum(mapped.residual, new.residual.max()),
+        )
+
+    zero, count = jnp.zeros((), dtype), differences.num_positions
+    start = Mapped(table, factor_sums, zero, zero, zero, zero)
+    return lax.fori_loop(jnp.zeros_like(count), count, one, start)
+
+
+def top_energy(left: jax.Array) -> jax.Array:
+    """Return the largest squared column of Theta V over blocks and ranks."""
+    return (left * left).sum(axis=2).max()
+
+
+def first_of_its_kind(ids: jax.Array) -> jax.Array:
+    """Mark each id that has no equal before it in the row."""
+    same = ids[:, None] == ids[None, :]
+    is_before = jnp.tril(jnp.ones(same.shape, bool), -1)
+    return ~(same & is_before).any(axis=1)

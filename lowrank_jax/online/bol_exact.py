@@ -1,0 +1,75 @@
+r"""The true mirror map of BOL-Eq8 for block-diagonal features: a diagnostic.
+
+:math:`\nabla F_1^*(\Theta) = \sigma_1 u_1 v_1^\top` (BOL-P2) of a block-diagonal Theta
+lives in the one block with the largest :math:`\sigma_1`: every other feature weighs 0
+(errata of BOL-Alg2 (a), proved). This variant shows it. An SVD of each touched block
+gives the singular values; signs are aligned with the pair before (errata of BOL-X2).
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from lowrank_jax.linalg import max_tree
+from lowrank_jax.models import bilinear
+from lowrank_jax.online import mistakes
+from lowrank_jax.types import Sentence
+
+__all__ = ["map_top", "second_value", "track_sigma"]
+
+
+def track_sigma(
+    sigma: max_tree.MaxTree,
+    blocks: jax.Array,
+    example: Sentence,
+    differences: mistakes.Differences,
+) -> max_tree.MaxTree:
+    """Renew the leading singular value of each touched block by an SVD."""
+    space = example.space
+
+    def one(n: jax.Array, sigma: max_tree.MaxTree) -> max_tree.MaxTree:
+        here = mistakes.position(example, differences, n)
+        ids = here.ids[jnp.array(space.first_order, jnp.int32)]
+        theta = blocks.at[ids].get(mode="promise_in_bounds")
+        values = jnp.linalg.svd(theta, compute_uv=False)[:, 0]
+        return max_tree.replace(sigma, ids, values)
+
+    count = differences.num_positions
+    return lax.fori_loop(jnp.zeros_like(count), count, one, sigma)
+
+
+def map_top(
+    table: jax.Array,
+    blocks: jax.Array,
+    sigma: max_tree.MaxTree,
+    old_index: jax.Array,
+    num_labels: int,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Move the only block in use to where sigma_1 is largest.
+
+    Returns:
+      The table, the index of the block, and its change of the factors' columns
+      as two rows: of the old block and of the new one (for averaging).
+    """
+    index = max_tree.argmax(sigma)
+    theta = blocks[index]
+    u, values, vt = jnp.linalg.svd(theta, full_matrices=False)
+    old = bilinear.split(table[old_index], num_labels)
+    left, right = u[:, 0] * values[0], vt[0]
+    agreement = (left * old.left[0]).sum() + (right * old.right[0]).sum()
+    sign = jnp.where((index == old_index) & (agreement < 0), -1, 1).astype(left.dtype)
+    columns = bilinear.join(sign * left[None, None], sign * right[None, None])[0]
+    columns = jnp.where(values[0] > 0, columns, 0)
+    where = jnp.stack([old_index, index])
+    before = table[where, num_labels:]
+    after = jnp.stack([jnp.where(index == old_index, columns, 0), columns])
+    change = (after - before).at[0].multiply((index != old_index).astype(table.dtype))
+    table = table.at[where, num_labels:].set(after)
+    return table, index, change
+
+
+def second_value(blocks: jax.Array, sigma: max_tree.MaxTree) -> jax.Array:
+    r"""Return :math:`\sigma_2(\Theta)` over all blocks, exactly."""
+    index = max_tree.argmax(sigma)
+    values = jnp.linalg.svd(blocks[index], compute_uv=False)
+    return jnp.maximum(max_tree.largest_without(sigma, index), values[1])

@@ -1,0 +1,105 @@
+r"""MIRA with one violated sequence a round, also known as passive-aggressive (PA-I).
+
+Round :math:`t` takes a sequence :math:`\bar y^t` that violates its margin and moves by
+the smallest step that mends it, at most :math:`C`:
+
+.. math:: W_t = W_{t-1} + \tau_t\,\Delta\Phi^t, \qquad
+   \tau_t = \min\Big\{C, \frac{[c_t - \langle W_{t-1}, \Delta\Phi^t\rangle]_+}
+                              {\|\Delta\Phi^t\|^2}\Big\}
+
+with :math:`c_t` the number of wrong labels (``cost="hamming"``) or 1 (``cost="one"``).
+``decoding="augmented"`` seeks :math:`\bar y^t` with the cost added to the scores,
+``"plain"`` takes the model's own prediction. In the dual :math:`\tau_t` is the step on
+:math:`F^* = \frac12\|\cdot\|_F^2` that raises the dual objective most, so every
+`dual_increment` is zero or more.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from lowrank_jax import checks
+from lowrank_jax.decode import best_path, hamming_cost
+from lowrank_jax.models import linear
+from lowrank_jax.online import mistakes, perceptron
+from lowrank_jax.online.perceptron import State, final_params
+from lowrank_jax.types import Learner, Sentence
+
+__all__ = ["Info", "State", "final_params", "learner"]
+
+
+class Info(NamedTuple):
+    """What the proof and the report need of this round."""
+
+    loss: jax.Array  # ()  [c_t - <W, dPhi>]_+
+    is_mistake: jax.Array  # () bool: the sequence of this round differs from the true
+    num_wrong: jax.Array  # () int32  labels in which it differs
+    margin: jax.Array  # ()  <W_{t-1}, dPhi_t>
+    step_size: jax.Array  # ()  tau_t
+    dual_increment: jax.Array  # ()  Delta_t = tau c_t - (F*(W_t) - F*(W_{t-1}))
+    conjugate: jax.Array  # ()  F*(W_t)
+    bregman: jax.Array  # ()  tau^2 ||dPhi||^2 / 2
+
+
+def learner(
+    *,
+    max_step_size: float | jax.Array = 1.0,
+    cost: str = "hamming",
+    decoding: str = "plain",
+    averaging: str = "dual",
+    dtype: jnp.dtype = jnp.float32,
+) -> Learner:
+    """Build the pair ``(init, update)``; both are pure.
+
+    Args:
+      max_step_size: :math:`C`, positive. May be traced.
+      cost: ``"hamming"`` (wrong labels) or ``"one"`` (any wrong sequence).
+      decoding: ``"plain"`` or ``"augmented"``; the latter needs ``cost="hamming"``.
+      averaging: ``"dual"`` (average over rounds) or ``"none"``.
+      dtype: of the weights.
+    """
+    checks.positive(max_step_size=max_step_size)
+    checks.choice(("hamming", "one"), cost=cost)
+    checks.choice(("plain", "augmented"), decoding=decoding)
+    if decoding == "augmented" and cost != "hamming":
+        raise checks.InputError(
+            f"`decoding='augmented'` needs `cost='hamming'`, got cost={cost!r}."
+        )
+    base = perceptron.learner(averaging=averaging, dtype=dtype)
+
+    def update(state: State, example: Sentence) -> tuple[State, Info]:
+        scores = linear.scores(state.params, example)
+        sought = scores
+        if decoding == "augmented":
+            extra = hamming_cost(example.labels, example.space.num_labels, dtype=dtype)
+            sought = scores._replace(unary=scores.unary + extra)
+        predicted = best_path(sought, example.length).labels
+        differences = mistakes.find(example, predicted)
+        is_mistake = differences.num_positions > 0
+
+        margin = mistakes.margin(scores, example, differences)
+        norm = mistakes.squared_norm(example, differences).astype(dtype)
+        price = differences.num_wrong if cost == "hamming" else is_mistake
+        loss = jax.nn.relu(price.astype(dtype) - margin)
+        loss = jnp.where(is_mistake, loss, 0)
+        largest = jnp.asarray(max_step_size, dtype)
+        step = jnp.minimum(largest, loss / jnp.maximum(norm, 1))  # PA-I
+        step = jnp.where(is_mistake, step, 0)
+
+        moved = perceptron.move(state, example, scores, differences, step)
+        conjugate = state.conjugate + moved.growth
+        info = Info(
+            loss=loss,
+            is_mistake=is_mistake,
+            num_wrong=differences.num_wrong,
+            margin=margin,
+            step_size=step,
+            dual_increment=step * price.astype(dtype) - moved.growth,
+            conjugate=conjugate,
+            bregman=step * step * norm / 2,
+        )
+        num_rounds = state.num_rounds + 1
+        return State(moved.params, moved.sums, conjugate, num_rounds), info
+
+    return Learner(base.init, update)

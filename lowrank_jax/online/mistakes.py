@@ -1,0 +1,148 @@
+r"""Where a predicted label sequence departs from the true one.
+
+:math:`\Delta\Phi = \Phi(x, y) - \Phi(x, \bar y)` (BOL-Eq7) is zero but at the positions
+where the pair (current, previous label) differs: one wrong label makes at most two of
+them. A learner loops over those positions alone, and not at all after a right
+prediction; so the large tables are never part of a conditional, which would copy them.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from lowrank_jax.decode import Scores
+from lowrank_jax.types import Sentence
+
+__all__ = [
+    "Differences",
+    "Position",
+    "find",
+    "margin",
+    "position",
+    "score_gap",
+    "squared_norm",
+]
+
+
+class Differences(NamedTuple):
+    """Positions where the label pairs differ, first ones first."""
+
+    positions: jax.Array  # (window,) int32; the first `num_positions` of them hold
+    num_positions: jax.Array  # () int32
+    num_wrong: jax.Array  # () int32  labels that differ
+    labels: jax.Array  # (2, window) int32: true and predicted
+    previous: jax.Array  # (2, window) int32: the labels before them; S at the start
+
+
+class Position(NamedTuple):
+    """One of the positions: its features, its true and its predicted pair."""
+
+    ids: jax.Array  # (num_templates,)
+    labels: jax.Array  # (2,) int32: true, predicted
+    previous: jax.Array  # (2,) int32
+    place: jax.Array  # () int32, the position in the sentence
+
+
+def find(sentence: Sentence, predicted: jax.Array) -> Differences:
+    """Compare the predicted labels (window,) with the sentence's own."""
+    window = sentence.labels.shape[0]
+    labels = jnp.stack([sentence.labels, predicted])
+    start = jnp.full((2, 1), sentence.space.num_labels, labels.dtype)
+    previous = jnp.concatenate([start, labels[:, :-1]], axis=1)
+    is_inside = jnp.arange(window, dtype=jnp.int32) < sentence.length
+    is_wrong = (labels[0] != labels[1]) & is_inside
+    differs = is_wrong | ((previous[0] != previous[1]) & is_inside)
+    (positions,) = jnp.nonzero(differs, size=window, fill_value=0)
+    return Differences(
+        positions=positions.astype(jnp.int32),
+        num_positions=differs.sum(dtype=jnp.int32),
+        num_wrong=is_wrong.sum(dtype=jnp.int32),
+        labels=labels,
+        previous=previous,
+    )
+
+
+def position(sentence: Sentence, differences: Differences, n: jax.Array) -> Position:
+    """Return the n-th position where the pairs differ."""
+    i = differences.positions[n]
+    return Position(
+        ids=sentence.feature_ids[i],
+        labels=differences.labels[:, i],
+        previous=differences.previous[:, i],
+        place=i,
+    )
+
+
+def score_gap(scores: Scores, here: Position) -> jax.Array:
+    """Return score(true pair) - score(predicted pair) at this position."""
+    unary = scores.unary[here.place, here.labels]
+    if scores.pairwise.ndim == 2:
+        pairs = scores.pairwise[here.labels, here.previous]
+    else:
+        pairs = scores.pairwise[here.place, here.labels, here.previous]
+    return (unary[0] - unary[1]) + (pairs[0] - pairs[1])
+
+
+def margin(scores: Scores, sentence: Sentence, differences: Differences) -> jax.Array:
+    r"""Return :math:`\langle W, \Delta\Phi\rangle` from the scores of W."""
+
+    def one(n: jax.Array, total: jax.Array) -> jax.Array:
+        return total + score_gap(scores, position(sentence, differences, n))
+
+    count, zero = differences.num_positions, jnp.zeros((), scores.unary.dtype)
+    return lax.fori_loop(jnp.zeros_like(count), count, one, zero)
+
+
+def squared_norm(sentence: Sentence, differences: Differences) -> jax.Array:
+    r"""Return :math:`\|\Delta\Phi\|^2` as an exact int32.
+
+    Two positions share the features their ids have in common, and the inner product
+    of their label differences is a sum of four comparisons. Summed over all pairs of
+    positions this is the squared norm, whatever features repeat in the sentence.
+    """
+    space = sentence.space
+    window = sentence.labels.shape[0]
+    is_inside = jnp.arange(window, dtype=jnp.int32) < sentence.length
+    (true, guess), (true_before, guess_before) = (
+        differences.labels,
+        differences.previous,
+    )
+
+    def num_shared(ids: jax.Array, columns: tuple[int, ...]) -> jax.Array:
+        mine = ids[jnp.array(columns, jnp.int32)]
+        theirs = sentence.feature_ids[:, jnp.array(columns, jnp.int32)]
+        same = mine[None, :, None] == theirs[:, None, :]
+        same = same & (mine < space.num_features)[None, :, None]
+        return same.sum(axis=(1, 2), dtype=jnp.int32)
+
+    def pair(label: jax.Array, before: jax.Array) -> jax.Array:
+        return label * (space.num_labels + 1) + before
+
+    def one(n: jax.Array, total: jax.Array) -> jax.Array:
+        here = position(sentence, differences, n)
+        unary = _inner(here.labels, true, guess)
+        pairs = _inner(
+            pair(here.labels, here.previous),
+            pair(true, true_before),
+            pair(guess, guess_before),
+        )
+        products = jnp.zeros((window,), jnp.int32)
+        if space.zero_order:
+            products = products + unary * num_shared(here.ids, space.zero_order)
+        if space.first_order:
+            products = products + pairs * num_shared(here.ids, space.first_order)
+        if space.has_transitions:
+            products = products + pairs
+        return total + jnp.where(is_inside, products, 0).sum(dtype=jnp.int32)
+
+    count = differences.num_positions
+    return lax.fori_loop(jnp.zeros_like(count), count, one, jnp.zeros((), jnp.int32))
+
+
+def _inner(one: jax.Array, c: jax.Array, d: jax.Array) -> jax.Array:
+    """Inner products of e_a - e_b, (a, b) = one, with each e_c - e_d."""
+    a, b = one[0], one[1]
+    agree = (a == c).astype(jnp.int32) + (b == d).astype(jnp.int32)
+    return agree - (a == d).astype(jnp.int32) - (b == c).astype(jnp.int32)

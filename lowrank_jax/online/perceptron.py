@@ -1,0 +1,158 @@
+r"""Structured perceptron, plain and averaged (BOL-B2, `sp`).
+
+Round :math:`t` predicts :math:`\bar y^t` with :math:`W_{t-1}` and moves on a mistake by
+
+.. math:: W_t = W_{t-1} + C\,\Delta\Phi^t, \qquad
+   \Delta\Phi^t = \Phi(x^t, y^t) - \Phi(x^t, \bar y^t)       \qquad \text{(BOL-B2)}
+
+This is mirror descent (BOL-Eq8) with :math:`F^*(\Theta) = \frac12\|\Theta\|_F^2`: its
+certificate (DR-B4) has :math:`B_t = \frac12 C^2 \|\Delta\Phi^t\|^2`. Averaging over
+rounds is averaging in the dual (DR-B9), kept lazily as
+:math:`\sum_t (t-1)\,C\,\Delta\Phi^t`.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from lowrank_jax import checks
+from lowrank_jax.decode import Scores, best_path
+from lowrank_jax.models import linear
+from lowrank_jax.online import mistakes, moves
+from lowrank_jax.types import Learner, Sentence
+
+__all__ = ["Info", "State", "final_params", "learner"]
+
+
+class State(NamedTuple):
+    """What the next round needs, and nothing else."""
+
+    params: linear.Params  # W_t
+    sums: linear.Params | None  # sum_t (t - 1) C dPhi_t, where averaging is asked for
+    conjugate: jax.Array  # ()  F*(W_t)
+    num_rounds: jax.Array  # () int32  t
+
+
+class Info(NamedTuple):
+    """What the proof and the report need of this round."""
+
+    loss: jax.Array  # ()  [1 - <W, dPhi>]_+ on a mistake, else 0 (errata of BOL-N3)
+    is_mistake: jax.Array  # () bool
+    num_wrong: jax.Array  # () int32  wrong labels
+    margin: jax.Array  # ()  <W_{t-1}, dPhi_t>, 0 or less
+    dual_increment: jax.Array  # ()  Delta_t (BOL-N5)
+    conjugate: jax.Array  # ()  F*(Theta_t)
+    bregman: jax.Array  # ()  B_t (DR-B4)
+
+
+def learner(
+    *,
+    step_size: float | jax.Array = 1.0,
+    averaging: str = "dual",
+    dtype: jnp.dtype = jnp.float32,
+) -> Learner:
+    """Build the pair ``(init, update)``; both are pure.
+
+    Args:
+      step_size: :math:`C`, positive. May be traced. The predictions do not depend on
+        it, the loss and the certificate do.
+      averaging: ``"dual"`` for the averaged perceptron, ``"none"`` for the last.
+      dtype: of the weights.
+    """
+    checks.positive(step_size=step_size)
+    checks.choice(("dual", "none"), averaging=averaging)
+
+    def init(key: jax.Array, example: Sentence) -> State:
+        del key  # nothing is random: the start is zero
+        return State(
+            params=linear.zeros(example.space, dtype),
+            sums=linear.zeros(example.space, dtype) if averaging == "dual" else None,
+            conjugate=jnp.zeros((), dtype),
+            num_rounds=jnp.zeros((), jnp.int32),
+        )
+
+    def update(state: State, example: Sentence) -> tuple[State, Info]:
+        scores = linear.scores(state.params, example)
+        predicted = best_path(scores, example.length).labels
+        differences = mistakes.find(example, predicted)
+        step = jnp.asarray(step_size, dtype)
+        moved = move(state, example, scores, differences, step)
+        is_mistake = differences.num_positions > 0
+        conjugate = state.conjugate + moved.growth
+        info = Info(
+            loss=jnp.where(is_mistake, jax.nn.relu(1 - moved.margin), 0),
+            is_mistake=is_mistake,
+            num_wrong=differences.num_wrong,
+            margin=moved.margin,
+            dual_increment=jnp.where(is_mistake, step, 0) - moved.growth,  # BOL-N5
+            conjugate=conjugate,
+            bregman=moved.growth - step * moved.margin,  # DR-B4
+        )
+        num_rounds = state.num_rounds + 1
+        return State(moved.params, moved.sums, conjugate, num_rounds), info
+
+    return Learner(init, update)
+
+
+class Moved(NamedTuple):
+    """Weights after ``W + step * dPhi`` and the two numbers that came with it."""
+
+    params: linear.Params
+    sums: linear.Params | None
+    margin: jax.Array  # ()  <W_{t-1}, dPhi>
+    growth: jax.Array  # ()  F*(W_t) - F*(W_{t-1})
+
+
+def move(
+    state: State,
+    example: Sentence,
+    scores: Scores,
+    differences: mistakes.Differences,
+    step: jax.Array,
+) -> Moved:
+    """Add ``step * dPhi`` to the weights, position by position."""
+    space, dtype = example.space, step.dtype
+    weight = state.num_rounds.astype(dtype) * step
+
+    def one(n: jax.Array, moved: Moved) -> Moved:
+        here = mistakes.position(example, differences, n)
+        touched = {}
+        if space.zero_order:
+            touched["zero"] = moves.unary(here, space, dtype)
+        if space.first_order:
+            touched["first"] = moves.pairs(here, space, dtype)
+        if space.has_transitions:
+            touched["transitions"] = moves.transitions(here, dtype)
+        params, sums, growth = {}, {}, moved.growth
+        for name, entries in touched.items():
+            total = None if moved.sums is None else getattr(moved.sums, name)
+            table = getattr(moved.params, name)
+            params[name], sums[name], more = moves.add(
+                table, total, entries, step, weight
+            )
+            growth = growth + more
+        return Moved(
+            params=moved.params._replace(**params),
+            sums=moved.sums and moved.sums._replace(**sums),
+            margin=moved.margin + mistakes.score_gap(scores, here),
+            growth=growth,
+        )
+
+    zero = jnp.zeros((), dtype)
+    count = differences.num_positions
+    start = Moved(state.params, state.sums, zero, zero)
+    return lax.fori_loop(jnp.zeros_like(count), count, one, start)
+
+
+def final_params(state: State) -> linear.Params:
+    """Return the model to predict with: the average over rounds, if it was kept."""
+    if state.sums is None:
+        return state.params
+    num_rounds = jnp.maximum(state.num_rounds, 1)
+    return jax.tree.map(
+        lambda last, total: last - total / num_rounds.astype(last.dtype),
+        state.params,
+        state.sums,
+    )
