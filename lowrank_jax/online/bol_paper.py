@@ -70,7 +70,11 @@ def collect(
         signs = jnp.array([1, -1], step.dtype) * step
         index = jnp.concatenate([here.labels, labels + here.previous])
         values = jnp.concatenate(
-            [signs * beta[:, here.previous], signs * alpha[:, here.labels]], axis=1
+            [
+                signs[None] * beta[:, here.previous],
+                signs[None] * alpha[:, here.labels],
+            ],
+            axis=1,
         )
         return pending.at[ids[:, None], index[None, :]].add(
             values, mode="promise_in_bounds"

@@ -1,0 +1,145 @@
+"""The steps between strings and feature ids, each on whole arrays.
+
+Columns of equal literals are grouped, since they share features. A group becomes an
+array of tuples of codes; the distinct tuples are kept in a `keys.KeyTable`; tuples of
+equal text are joined; what is left is numbered by falling count.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lowrank_jax.features.collisions import Doubts
+from lowrank_jax.features.keys import KeyTable
+from lowrank_jax.features.templates import Template, fill
+from lowrank_jax.features.vocabulary import Vocabulary, Windows
+
+if TYPE_CHECKING:
+    from lowrank_jax.data.corpus import Corpus
+
+__all__ = [
+    "count_keys",
+    "doubtful_features",
+    "expand_texts",
+    "first_of_text",
+    "group_columns",
+    "number_features",
+    "open_windows",
+    "tuples_of_codes",
+]
+
+
+def group_columns(template: Template) -> dict[tuple[str, ...], list[int]]:
+    """Return the columns of equal literals: they share their features."""
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for number, column in enumerate(template.columns):
+        groups.setdefault(column.literals, []).append(number)
+    return groups
+
+
+def open_windows(
+    corpus: "Corpus", template: Template, vocabulary: Vocabulary
+) -> Windows:
+    """Lay out a corpus for all macros of a template."""
+    template.check_columns(len(corpus.columns), corpus.source)
+    macros = [macro for column in template.columns for macro in column.macros]
+    return Windows(corpus.columns, corpus.offsets, macros, vocabulary)
+
+
+def tuples_of_codes(
+    windows: Windows, template: Template, columns: list[int]
+) -> np.ndarray:
+    """Return the tuples of codes of some columns: (num_digits, columns x tokens)."""
+    size = windows.num_tokens
+    num_digits = len(template.columns[columns[0]].macros)
+    codes = np.empty((num_digits, len(columns) * size), np.int64)
+    for i, column in enumerate(columns):
+        for digit, macro in enumerate(template.columns[column].macros):
+            codes[digit, i * size : (i + 1) * size] = windows.at(*macro)
+    return codes
+
+
+def expand_texts(
+    literals: tuple[str, ...], codes: np.ndarray, values: Sequence[str]
+) -> list[str]:
+    """Expand tuples of codes (num_digits, num_tuples) to texts, without the letter."""
+    return [fill(literals, [values[c] for c in codes]) for codes in codes.T.tolist()]
+
+
+def doubtful_features(
+    skeletons: tuple[tuple[str, ...], ...],
+    tables: Sequence[KeyTable],
+    values: Sequence[str],
+) -> Iterable[tuple[int, np.ndarray, list[str]]]:
+    """Yield table number, places and texts of the features whose tuple is in doubt."""
+    doubts = Doubts(skeletons, values)
+    for number, (literals, table) in enumerate(zip(skeletons, tables, strict=True)):
+        if doubts.exist(number):
+            codes = table.digits(np.arange(len(table.keys)))
+            place = np.flatnonzero(doubts.of(number, codes))
+            yield number, place, expand_texts(literals, codes[:, place], values)
+
+
+def first_of_text(
+    skeletons: tuple[tuple[str, ...], ...],
+    tables: Sequence[KeyTable],
+    vocabulary: Vocabulary,
+) -> np.ndarray:
+    """Return for each key, tables end to end, the first key that has its text."""
+    starts = np.cumsum([0, *(len(table.keys) for table in tables)])
+    same = np.arange(starts[-1])
+    first: dict[str, int] = {}
+    for number, place, texts in doubtful_features(skeletons, tables, vocabulary.values):
+        keys = (place + starts[number]).tolist()
+        same[keys] = [first.setdefault(t, k) for t, k in zip(texts, keys, strict=True)]
+    return same
+
+
+def count_keys(
+    places: np.ndarray, num_keys: int, bits: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Count how often each key of a table occurs, and collect its orders.
+
+    Args:
+      places: (num_columns, num_tokens), places in the table.
+      num_keys: the length of the table.
+      bits: for each column, the bits of `Encoder.feature_orders`.
+
+    Returns:
+      ``(counts, orders)``: (num_keys,) int64 and uint8.
+    """
+    by_column = [np.bincount(place, minlength=num_keys) for place in places]
+    pairs = zip(by_column, bits, strict=True)
+    orders = [(count > 0) * np.uint8(bit) for count, bit in pairs]
+    return np.sum(by_column, axis=0), np.bitwise_or.reduce(orders)
+
+
+def number_features(
+    same: np.ndarray,
+    counts: Sequence[np.ndarray],
+    orders: Sequence[np.ndarray],
+    min_count: int,
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Number the features by falling count.
+
+    Args:
+      same: for each key, tables end to end, the key that stands for it.
+      counts: for each table, how often each key occurs.
+      orders: for each table, the bits of `Encoder.feature_orders`.
+      min_count: features below it are dropped.
+
+    Returns:
+      for each table the id of each key, K where dropped, and the features' orders.
+    """
+    ends = np.cumsum([len(count) for count in counts])
+    total = np.zeros(len(same), np.int64)
+    bits = np.zeros(len(same), np.uint8)
+    if len(same):
+        np.add.at(total, same, np.concatenate(counts))
+        np.bitwise_or.at(bits, same, np.concatenate(orders))
+    kept = np.flatnonzero(total >= min_count)  # a key that another stands for has 0
+    kept = kept[np.argsort(-total[kept], kind="stable")]
+    ids = np.full(len(same), len(kept), np.int32)
+    ids[kept] = np.arange(len(kept), dtype=np.int32)
+    return np.split(ids[same], ends[:-1])[: len(counts)], bits[kept]

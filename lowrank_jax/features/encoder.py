@@ -1,0 +1,312 @@
+"""From strings to indices: fit on training data, apply to any data.
+
+A feature is the text that a template line gives at a token, without its letter: the
+``U`` weights and the ``B`` weights of one text have the same id, in two tables. Lines
+with the same literals (``U:%x[-1,0]`` and ``U:%x[1,0]``) share features, as in CRF++.
+
+Ids run by falling number of occurrences in the training data, so that the rows of a
+table of weights that are used most lie side by side; equally frequent features keep
+the order of the template and, in it, of first appearance of their values.
+
+Work is done by whole arrays: one code a value (`vocabulary`), one 64-bit key a tuple
+of values (`keys`), one sort a template; texts are built only for the few features
+where two tuples could give the same text (`collisions`).
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lowrank_jax import checks
+from lowrank_jax.features.collisions import Doubts
+from lowrank_jax.features.compile import (
+    count_keys,
+    doubtful_features,
+    expand_texts,
+    first_of_text,
+    group_columns,
+    number_features,
+    open_windows,
+    tuples_of_codes,
+)
+from lowrank_jax.features.keys import KeyTable, fit_keys
+from lowrank_jax.features.templates import Template, parse_template
+from lowrank_jax.features.vocabulary import Vocabulary, codes_of
+from lowrank_jax.types import Sequences, Space
+
+if TYPE_CHECKING:
+    from lowrank_jax.data.corpus import Corpus
+
+__all__ = ["Encoder"]
+
+_FORMAT = 1
+_ORDER_BITS = {"0": 1, "1": 2, "01": 3}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Encoder:
+    """What training data taught about strings; build it with `Encoder.fit`.
+
+    Attributes:
+      template: which features there are, and their orders.
+      labels: the names of the labels, sorted; label i of `Sequences` is the i-th.
+      min_count: features that occur less often in the training data were dropped.
+      vocabulary: the values of the training data.
+      tables: for each different tuple of literals, the tuples of values seen.
+      table_ids: for each table, the feature id of each key, (num_keys,) int32.
+      feature_orders: (K,) uint8: 1 if the feature occurs in a 0-order column, 2 if in
+        a first-order one, 3 if in both.
+    """
+
+    template: Template
+    labels: tuple[str, ...]
+    min_count: int
+    vocabulary: Vocabulary
+    tables: tuple[KeyTable, ...]
+    table_ids: tuple[np.ndarray, ...]
+    feature_orders: np.ndarray
+
+    @property
+    def num_features(self) -> int:
+        """K: how many features there are."""
+        return len(self.feature_orders)
+
+    @property
+    def num_zero_order(self) -> int:
+        """How many features occur in 0-order columns."""
+        return int(np.count_nonzero(self.feature_orders & _ORDER_BITS["0"]))
+
+    @property
+    def num_first_order(self) -> int:
+        """How many features occur in first-order columns."""
+        return int(np.count_nonzero(self.feature_orders & _ORDER_BITS["1"]))
+
+    @property
+    def space(self) -> Space:
+        """Sizes of the feature space."""
+        return Space(
+            num_features=self.num_features,
+            num_labels=len(self.labels),
+            orders=self.template.orders,
+            has_transitions=self.template.has_transitions,
+        )
+
+    @staticmethod
+    def fit(corpus: "Corpus", template: Template, *, min_count: int = 1) -> "Encoder":
+        """Learn labels, values and features; arguments as of `fit_transform`."""
+        return Encoder.fit_transform(corpus, template, min_count=min_count)[0]
+
+    @staticmethod
+    def fit_transform(
+        corpus: "Corpus", template: Template, *, min_count: int = 1
+    ) -> tuple["Encoder", Sequences]:
+        """Learn labels, values and features, and return the corpus in them.
+
+        Args:
+          corpus: training data with labels.
+          template: which features to make.
+          min_count: a feature must occur at least so often, in all columns together.
+
+        Raises:
+          InputError: the corpus is empty or has no labels, or the template asks for
+            a column it lacks.
+        """
+        checks.whole(min_count=min_count)
+        if corpus.labels is None:
+            raise checks.InputError(f"{corpus.source} has no labels to learn from.")
+        if len(corpus.labels) == 0:
+            raise checks.InputError(f"{corpus.source} has no tokens to learn from.")
+        windows = open_windows(corpus, template, Vocabulary())
+        groups = group_columns(template)
+        tables, places, counts, orders = [], [], [], []
+        for columns in groups.values():
+            codes = tuples_of_codes(windows, template, columns)
+            table, place = fit_keys(codes, len(windows.vocabulary.values))
+            tables.append(table)
+            places.append(place.reshape(len(columns), -1))
+            bits = [_ORDER_BITS[template.columns[column].orders] for column in columns]
+            count, order = count_keys(places[-1], len(table.keys), bits)
+            counts.append(count)
+            orders.append(order)
+        same = first_of_text(tuple(groups), tables, windows.vocabulary)
+        ids, feature_orders = number_features(same, counts, orders, min_count)
+        num_features = len(feature_orders)
+
+        feature_ids = np.empty((windows.num_tokens, len(template.columns)), np.int32)
+        for columns, place, table_ids in zip(groups.values(), places, ids, strict=True):
+            feature_ids[:, columns] = table_ids[place].T
+        is_kept = [table_ids < num_features for table_ids in ids]
+        encoder = Encoder(
+            template=template,
+            labels=tuple(sorted(set(corpus.labels.tolist()))),
+            min_count=min_count,
+            vocabulary=windows.vocabulary,
+            tables=tuple(
+                dataclasses.replace(table, keys=table.keys[kept])
+                for table, kept in zip(tables, is_kept, strict=True)
+            ),
+            table_ids=tuple(i[kept] for i, kept in zip(ids, is_kept, strict=True)),
+            feature_orders=feature_orders,
+        )
+        return encoder, encoder._sequences(corpus, feature_ids, "error")
+
+    def transform(self, corpus: "Corpus", *, unseen_label: str = "error") -> Sequences:
+        """Return a corpus in the labels and features of the training data.
+
+        Args:
+          corpus: data with or without labels; without, all labels are -1.
+          unseen_label: what to do with a label that training never saw: ``"error"``,
+            or ``"ignore"`` to make it -1.
+
+        Raises:
+          InputError: a label was never seen, or the corpus lacks a column.
+        """
+        checks.choice(("error", "ignore"), unseen_label=unseen_label)
+        windows = open_windows(corpus, self.template, self.vocabulary)
+        values = windows.vocabulary.values
+        groups = group_columns(self.template)
+        doubts = self._doubts.extend(values[len(self.vocabulary.values) :])
+        feature_ids = np.empty(
+            (windows.num_tokens, len(self.template.columns)), np.int32
+        )
+        for number, (literals, columns) in enumerate(groups.items()):
+            codes = tuples_of_codes(windows, self.template, columns)
+            place = self.tables[number].find(codes)
+            ids = np.append(self.table_ids[number], np.int32(self.num_features))[place]
+            if doubts.exist(number):
+                missing = np.flatnonzero(place < 0)
+                missing = missing[doubts.of(number, codes[:, missing])]
+                tuples, back = np.unique(codes[:, missing], axis=1, return_inverse=True)
+                texts = expand_texts(literals, tuples, values)
+                found = [self._doubtful_ids.get(t, self.num_features) for t in texts]
+                ids[missing] = np.array(found, np.int32)[back]
+            feature_ids[:, columns] = ids.reshape(len(columns), -1).T
+        return self._sequences(corpus, feature_ids, unseen_label)
+
+    def feature_names(self, ids: Iterable[int]) -> list[str]:
+        """Return the texts that CRF++ has for some features, such as ``U05:the/cat``.
+
+        The letter is ``U`` where the feature has 0-order weights, else ``B``.
+        """
+        wanted = np.asarray(list(ids), np.int64)
+        if len(wanted) and not 0 <= wanted.min() <= wanted.max() < self.num_features:
+            raise checks.InputError(
+                f"`ids` must lie in 0..{self.num_features - 1}, got "
+                f"{wanted.min()}..{wanted.max()}."
+            )
+        starts, first = self._first_keys
+        keys = first[wanted]
+        names = np.empty(len(wanted), object)
+        for number, literals in enumerate(group_columns(self.template)):
+            here = (starts[number] <= keys) & (keys < starts[number + 1])
+            tuples = self.tables[number].digits(keys[here] - starts[number])
+            names[here] = expand_texts(literals, tuples, self.vocabulary.values)
+        is_zero = self.feature_orders[wanted] & _ORDER_BITS["0"] > 0
+        letters = np.where(is_zero, "U", "B").tolist()
+        return [letter + name for letter, name in zip(letters, names, strict=True)]
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays of a model folder: plain dtypes, no pickle needed."""
+        result = self.vocabulary.to_arrays() | {"feature_orders": self.feature_orders}
+        for i, (table, ids) in enumerate(zip(self.tables, self.table_ids, strict=True)):
+            result |= {f"keys_{i}": table.keys, f"ids_{i}": ids}
+            result |= {f"prefix_{i}_{j}": p for j, p in enumerate(table.prefixes)}
+        return result
+
+    def metadata(self) -> dict[str, Any]:
+        """Return the rest of a model folder, ready for JSON."""
+        return {
+            "format": _FORMAT,
+            "template": self.template.to_text(),
+            "labels": list(self.labels),
+            "min_count": self.min_count,
+        }
+
+    @staticmethod
+    def from_arrays(
+        arrays: dict[str, np.ndarray], metadata: dict[str, Any]
+    ) -> "Encoder":
+        """Undo `arrays` and `metadata`.
+
+        Raises:
+          InputError: an entry is missing or the format is of another version.
+        """
+        if metadata.get("format") != _FORMAT:
+            raise checks.InputError(
+                f"the encoder has format {metadata.get('format')!r}, this version "
+                f"reads format {_FORMAT}: train the model again."
+            )
+        try:
+            template = parse_template(metadata["template"], "the model's template")
+            vocabulary = Vocabulary.from_arrays(arrays)
+            tables, table_ids = [], []
+            for i, literals in enumerate(group_columns(template)):
+                names = [n for n in arrays if n.startswith(f"prefix_{i}_")]
+                prefixes = tuple(arrays[f"prefix_{i}_{j}"] for j in range(len(names)))
+                keys = arrays[f"keys_{i}"]
+                base, num_digits = len(vocabulary.values), len(literals) - 1
+                tables.append(KeyTable(base, num_digits, prefixes, keys))
+                table_ids.append(arrays[f"ids_{i}"])
+            return Encoder(
+                template=template,
+                labels=tuple(metadata["labels"]),
+                min_count=metadata["min_count"],
+                vocabulary=vocabulary,
+                tables=tuple(tables),
+                table_ids=tuple(table_ids),
+                feature_orders=arrays["feature_orders"],
+            )
+        except KeyError as error:
+            raise checks.InputError(
+                f"the encoder lacks the entry {error}: the model is incomplete."
+            ) from None
+
+    @functools.cached_property
+    def _first_keys(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where the tables begin end to end, and the first key of each feature."""
+        starts = np.cumsum([0, *map(len, self.table_ids)])
+        first = np.empty(self.num_features, np.int64)
+        backwards = np.concatenate([*self.table_ids, np.empty(0, np.int32)])[::-1]
+        first[backwards] = np.arange(len(backwards))[::-1]
+        return starts, first
+
+    @functools.cached_property
+    def _doubts(self) -> Doubts:
+        """Which tuples of known values can share their text."""
+        return Doubts(tuple(group_columns(self.template)), self.vocabulary.values)
+
+    @functools.cached_property
+    def _doubtful_ids(self) -> dict[str, int]:
+        """From text to feature id, for the features whose tuple is in doubt."""
+        result: dict[str, int] = {}
+        skeletons = tuple(group_columns(self.template))
+        values = self.vocabulary.values
+        for number, place, texts in doubtful_features(skeletons, self.tables, values):
+            ids = self.table_ids[number][place].tolist()
+            result.update(zip(texts, ids, strict=True))
+        return result
+
+    def _sequences(
+        self, corpus: "Corpus", feature_ids: np.ndarray, unseen_label: str
+    ) -> Sequences:
+        """Add labels and offsets to the features."""
+        if corpus.labels is None:
+            labels = np.full(len(feature_ids), -1)
+        else:
+            index = dict.fromkeys(corpus.labels.tolist(), -1)
+            index |= {label: i for i, label in enumerate(self.labels)}
+            labels = codes_of(corpus.labels, index)
+            unseen = np.flatnonzero(labels < 0)
+            if len(unseen) and unseen_label == "error":
+                sentence = np.searchsorted(corpus.offsets, unseen[0], side="right")
+                raise checks.InputError(
+                    f"{corpus.source}, sentence {sentence}: the label "
+                    f"{str(corpus.labels[unseen[0]])!r} does not occur in the training "
+                    "data; correct it, or have unseen labels ignored "
+                    '(unseen_label="ignore").'
+                )
+        offsets = np.asarray(corpus.offsets, np.int32)
+        return Sequences(feature_ids, labels.astype(np.int32), offsets, self.space)

@@ -1,0 +1,247 @@
+"""Template files in the format of CRF++: which values around a token make features.
+
+A line such as ``U05:%x[-1,0]/%x[0,0]`` is expanded at every token: ``%x[row,col]`` is
+the value of data column `col` at the token `row` places further on, the rest of the
+line is copied. Blank lines and lines that begin with ``#`` are skipped. The first
+letter is the order of the weights:
+
+* ``U``: weights on the label of the token (0-order).
+* ``B``: weights on the pair of labels of the token and the one before it
+  (first-order, a transition conditioned on the feature).
+* ``B`` or ``B07``, with no macro: one weight per pair of labels, whatever the features.
+  It sets `Template.has_transitions` and is not a column.
+* ``U`` or ``U07``, with no macro: a constant column, the bias of each label.
+
+The same text after ``U`` and after ``B`` is one column with the orders ``"01"``: it
+is computed once and has weights of both kinds. A line repeated with the same letter
+is a second column, so that its score counts twice, as in CRF++.
+
+Beyond CRF++: rows are not limited to -8..8, and a ``%`` that begins no macro is text.
+"""
+
+import dataclasses
+import importlib.resources
+import pathlib
+import re
+from collections.abc import Iterable
+from importlib.resources.abc import Traversable
+
+from lowrank_jax import checks
+
+__all__ = [
+    "Column",
+    "Template",
+    "fill",
+    "parse_template",
+    "read_template",
+    "shipped_templates",
+    "with_orders",
+]
+
+_MACRO = re.compile(r"%x\[([+-]?[0-9]+),([0-9]+)\]")
+_NEGATIVE_COLUMN = re.compile(r"%x\[[+-]?[0-9]+,-[0-9]+\]")
+_BROKEN_MACRO = re.compile(r"%x|%[A-Za-z]\[")
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """One column of `feature_ids`: a text with holes and the values that fill them.
+
+    Attributes:
+      literals: the text before, between and after the macros, without the letter; one
+        more than there are macros. Columns with equal literals share their features.
+      macros: a pair ``(row, column)`` for each ``%x[row,column]``.
+      orders: ``"0"``, ``"1"`` or ``"01"``, as in `types.Space`.
+      line: the line of the file it comes from, counted from 1, for messages.
+    """
+
+    literals: tuple[str, ...]
+    macros: tuple[tuple[int, int], ...]
+    orders: str
+    line: int = dataclasses.field(default=0, compare=False)
+
+    @property
+    def text(self) -> str:
+        """The line without its letter."""
+        holes = [f"%x[{row},{column}]" for row, column in self.macros]
+        return fill(self.literals, holes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Template:
+    """The columns of a template file and whether it asks for label transitions.
+
+    Attributes:
+      columns: in the order of the file.
+      has_transitions: whether there is a ``B`` line without a macro.
+      source: the file it comes from, for messages.
+    """
+
+    columns: tuple[Column, ...]
+    has_transitions: bool
+    source: str = dataclasses.field(default="template", compare=False)
+
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """One word a column, as `types.Space.orders`."""
+        return tuple(column.orders for column in self.columns)
+
+    def to_text(self) -> str:
+        """Write the template so that `parse_template` gives an equal one."""
+        lines = []
+        for column in self.columns:
+            lines += [f"{'UB'[int(order)]}{column.text}" for order in column.orders]
+        if self.has_transitions:
+            lines.append("B")
+        return "".join(f"{line}\n" for line in lines)
+
+    def check_columns(self, num_columns: int, data_source: str) -> None:
+        """Raise `InputError` if a line asks for a column that the data lack."""
+        for column in self.columns:
+            for _, number in column.macros:
+                if number >= num_columns:
+                    raise checks.InputError(
+                        f"{self.source}, line {column.line}: {column.text!r} asks for "
+                        f"column {number}, but {data_source} has {num_columns} "
+                        f"column{'' if num_columns == 1 else 's'} before the label, "
+                        "counted from 0; change the template or the data."
+                    )
+
+
+def fill(literals: tuple[str, ...], values: Iterable[str]) -> str:
+    """Put the values between the literals, of which there is one more."""
+    pairs = zip(values, literals[1:], strict=True)
+    return literals[0] + "".join(value + literal for value, literal in pairs)
+
+
+def parse_template(text: str, source: str = "template") -> Template:
+    """Parse the text of a template file.
+
+    Args:
+      text: lines of a template file in the format of CRF++.
+      source: the name of the file, for messages.
+
+    Raises:
+      InputError: a line begins with neither ``U`` nor ``B``, a macro is malformed, or
+        there is no line at all.
+    """
+    columns: list[Column] = []
+    has_transitions = False
+    for number, raw in enumerate(text.split("\n"), start=1):
+        line = raw.strip()
+        if not line or line.startswith("#"):
+            continue
+        if line[0] not in "UB":
+            raise checks.InputError(
+                f"{source}, line {number}: {line!r} must begin with U or B, "
+                "or with # to be a comment."
+            )
+        order = "0" if line[0] == "U" else "1"
+        literals, macros = _split(line[1:], f"{source}, line {number}: {line!r}")
+        if order == "1" and not macros:
+            has_transitions = True
+            continue
+        _add(columns, Column(literals, macros, order, number))
+    if not columns and not has_transitions:
+        raise checks.InputError(
+            f"{source} holds no template: write lines such as 'U00:%x[0,0]', or use "
+            f"one of the shipped templates {', '.join(shipped_templates())}."
+        )
+    return Template(tuple(columns), has_transitions, source)
+
+
+def read_template(name: str | pathlib.Path) -> Template:
+    """Read a template file, or a shipped template by its name.
+
+    Args:
+      name: a word of `shipped_templates` or a path. A word that is both means the
+        shipped one; write ``./chunking`` or a `pathlib.Path` for the file.
+    """
+    if isinstance(name, str) and name in shipped_templates():
+        source = f"{name}.template"
+        text = (_shipped_folder() / source).read_text(encoding="utf-8")
+        return parse_template(text, source)
+    path = pathlib.Path(name)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise checks.InputError(
+            f"{path} is not UTF-8 text at byte {error.start}; convert the template."
+        ) from None
+    except OSError as error:
+        raise checks.InputError(
+            f"{path} cannot be read ({error.strerror}); give a template file or one of "
+            f"{', '.join(shipped_templates())}."
+        ) from None
+    return parse_template(text, str(path))
+
+
+def shipped_templates() -> tuple[str, ...]:
+    """Names of the templates that come with the package."""
+    names = [item.name for item in _shipped_folder().iterdir()]
+    ending = ".template"
+    return tuple(sorted(n.removesuffix(ending) for n in names if n.endswith(ending)))
+
+
+def with_orders(template: Template, orders: str) -> Template:
+    """Override the orders of all columns.
+
+    The first-order form of a constant column (a bare ``U``) is the bare ``B``, so
+    there it sets `has_transitions` in place of a first-order column.
+
+    Args:
+      template: what a file says.
+      orders: ``"template"`` leaves the file's own orders and its bare ``B``;
+        ``"zero"`` makes all columns ``"0"`` and turns label transitions on;
+        ``"first"`` makes all columns ``"1"`` and ``"both"`` makes them ``"01"``,
+        with label transitions as the file says.
+    """
+    checks.choice(("template", "zero", "first", "both"), orders=orders)
+    if orders == "template":
+        return template
+    word = {"zero": "0", "first": "1", "both": "01"}[orders]
+    has_transitions = template.has_transitions or orders == "zero"
+    columns = []
+    for column in template.columns:
+        if column.macros:
+            columns.append(dataclasses.replace(column, orders=word))
+        else:
+            has_transitions = True
+            if "0" in word:
+                columns.append(column)
+    return Template(tuple(columns), has_transitions, template.source)
+
+
+def _shipped_folder() -> Traversable:
+    return importlib.resources.files("lowrank_jax.features") / "shipped"
+
+
+def _split(
+    text: str, place: str
+) -> tuple[tuple[str, ...], tuple[tuple[int, int], ...]]:
+    """Cut the text of a line into literals and macros."""
+    if match := _NEGATIVE_COLUMN.search(text):
+        raise checks.InputError(
+            f"{place} has the macro {match.group()!r} with a negative column; "
+            "columns are counted from 0."
+        )
+    parts = _MACRO.split(text)
+    literals = tuple(parts[::3])
+    for literal in literals:
+        if match := _BROKEN_MACRO.search(literal):
+            raise checks.InputError(
+                f"{place} has a malformed macro at {literal[match.start() :]!r}; "
+                "write %x[row,column], for example %x[-1,0]."
+            )
+    rows, numbers = map(int, parts[1::3]), map(int, parts[2::3])
+    return literals, tuple(zip(rows, numbers, strict=True))
+
+
+def _add(columns: list[Column], new: Column) -> None:
+    """Add the line to the first column of equal text that lacks its order."""
+    for i, column in enumerate(columns):
+        is_same = (column.literals, column.macros) == (new.literals, new.macros)
+        if is_same and new.orders not in column.orders:
+            columns[i] = dataclasses.replace(column, orders="01")
+            return
+    columns.append(new)

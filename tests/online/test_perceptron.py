@@ -1,0 +1,137 @@
+"""Structured perceptron and MIRA against plain NumPy loops (BOL-B2, PA-I)."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lowrank_jax import loops
+from lowrank_jax.online import mira, mistakes, perceptron
+from tests.online import twins
+from tests.online.tasks import random_task
+
+SPACES = {
+    "zero order and transitions": (("0", "0", "0"), True, False),
+    "first order": (("1", "1"), False, False),
+    "both orders, mixed": (("01", "0", "1"), True, False),
+    "columns share features": (("01", "01", "0"), True, True),
+}
+
+
+def in_order(learner, sequences, num_passes):
+    corpus = loops.stream(sequences)
+    state = learner.init(jax.random.key(0), loops.sentence(corpus, 0))
+    order = jnp.tile(jnp.arange(sequences.num_sentences, dtype=jnp.int32), num_passes)
+    return jax.jit(lambda *given: loops.run(learner, *given))(state, corpus, order)
+
+
+def weights_of(params, space):
+    full = twins.empty(space)
+    parts = [params.zero, params.first, params.transitions]
+    cut = [slice(-1), slice(-1), slice(None)]
+    return twins.Weights(
+        *(
+            none if part is None else np.asarray(part)[rows]
+            for none, part, rows in zip(full, parts, cut, strict=True)
+        )
+    )
+
+
+def assert_same_weights(params, expected, space, rtol=1e-10):
+    for ours, theirs in zip(weights_of(params, space), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=rtol)
+    for part in (params.zero, params.first):
+        if part is not None:  # "not a feature" stays zero
+            assert not np.asarray(part)[-1].any()
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_perceptron_equals_plain_loops(name):
+    orders, has_transitions, shared = SPACES[name]
+    sequences = random_task(orders, has_transitions=has_transitions, shared=shared)
+    learner = perceptron.learner(step_size=0.75, dtype=jnp.float64)
+    state, trace = in_order(learner, sequences, 3)
+    last, mean, rounds = twins.perceptron(sequences, 3, 0.75)
+    assert sum(one.is_mistake for one in rounds) > 10
+    assert_same_weights(state.params, last, sequences.space)
+    assert_same_weights(perceptron.final_params(state), mean, sequences.space)
+    expected = twins.Round(*zip(*rounds, strict=True))
+    np.testing.assert_array_equal(trace.is_mistake, expected.is_mistake)
+    np.testing.assert_allclose(trace.loss, expected.loss, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(trace.margin, expected.margin, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(trace.conjugate, expected.conjugate, rtol=1e-10)
+    # BOL-N5 and DR-B4 from their definitions.
+    growth, margin = np.array(expected.growth), np.array(expected.margin)
+    gain = 0.75 * np.array(expected.is_mistake)
+    np.testing.assert_allclose(trace.dual_increment, gain - growth, atol=1e-9)
+    np.testing.assert_allclose(trace.bregman, growth - 0.75 * margin, atol=1e-9)
+    assert (trace.margin <= 1e-12).all()
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_squared_norm_counts_every_repeat(name):
+    orders, has_transitions, shared = SPACES[name]
+    sequences = random_task(orders, has_transitions=has_transitions, shared=shared)
+    corpus = loops.stream(sequences)
+    rng = np.random.default_rng(3)
+    for i, (ids, labels) in enumerate(twins.sentences(sequences)):
+        guess = rng.integers(0, sequences.space.num_labels, len(labels))
+        sentence = loops.sentence(corpus, i)
+        padded = np.zeros(corpus.window, np.int32)
+        padded[: len(guess)] = guess
+        found = mistakes.find(sentence, jnp.asarray(padded))
+        delta = twins.combine(
+            twins.features(sequences.space, ids, labels),
+            twins.features(sequences.space, ids, guess),
+            -1,
+        )
+        norm = mistakes.squared_norm(sentence, found)
+        assert int(norm) == round(twins.dot(delta, delta))
+        assert int(found.num_wrong) == (guess != labels).sum()
+
+
+@pytest.mark.parametrize("largest", [0.05, 10.0])
+@pytest.mark.parametrize("name", SPACES)
+def test_mira_equals_plain_loops(name, largest):
+    orders, has_transitions, shared = SPACES[name]
+    sequences = random_task(orders, has_transitions=has_transitions, shared=shared)
+    learner = mira.learner(max_step_size=largest, averaging="none", dtype=jnp.float64)
+    state, trace = in_order(learner, sequences, 2)
+    expected, rounds = twins.mira(sequences, 2, largest)
+    costs, margins, steps = (np.array(part) for part in zip(*rounds, strict=True))
+    assert (steps == largest).any() == (largest < 1)
+    np.testing.assert_array_equal(trace.num_wrong, costs)
+    np.testing.assert_allclose(trace.margin, margins, atol=1e-9)
+    np.testing.assert_allclose(trace.step_size, steps, rtol=1e-9, atol=1e-12)
+    assert_same_weights(state.params, expected, sequences.space, rtol=1e-9)
+    assert (trace.dual_increment >= -1e-12).all()
+
+
+def test_mira_mends_the_margin_where_the_step_is_free():
+    sequences = random_task(("0", "0"), has_transitions=True)
+    learner = mira.learner(max_step_size=1e6, averaging="none", dtype=jnp.float64)
+    corpus = loops.stream(sequences)
+    state = learner.init(jax.random.key(0), loops.sentence(corpus, 0))
+    space = sequences.space
+    for i, (ids, labels) in enumerate(twins.sentences(sequences)):
+        old = weights_of(state.params, space)
+        state, info = learner.update(state, loops.sentence(corpus, i))
+        guess = twins.viterbi(space, old, ids)
+        delta = twins.combine(
+            twins.features(space, ids, labels), twins.features(space, ids, guess), -1
+        )
+        new = weights_of(state.params, space)
+        if info.is_mistake:
+            cost = (guess != labels).sum()
+            np.testing.assert_allclose(twins.dot(new, delta), cost, rtol=1e-9)
+
+
+def test_mira_decodes_with_the_cost_where_asked():
+    sequences = random_task(("0", "0"), has_transitions=True)
+    _, plain = in_order(mira.learner(dtype=jnp.float64), sequences, 3)
+    learner = mira.learner(decoding="augmented", dtype=jnp.float64)
+    _, augmented = in_order(learner, sequences, 3)
+    # The sequence that violates most has no smaller loss than the prediction's.
+    assert augmented.loss[0] >= plain.loss[0]
+    assert augmented.is_mistake.sum() >= plain.is_mistake.sum()
+    assert (augmented.dual_increment >= -1e-12).all()
