@@ -1,0 +1,187 @@
+"""The contract every learner keeps: one set of tests visits them all."""
+
+import inspect
+from typing import NamedTuple
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lowrank_jax import loops
+from lowrank_jax.data import dense_task
+from lowrank_jax.online import bol, bol_dense, mira, perceptron
+from lowrank_jax.types import Learner
+from tests.online.tasks import random_task
+
+
+class Case(NamedTuple):
+    """A learner with fixed settings, its real hyper-parameter and its examples."""
+
+    module: object
+    settings: dict
+    hyperparameter: str
+    examples: object  # dtype -> examples, stacked over rounds
+
+
+def sentences(dtype):
+    del dtype  # ids are integers: the dtype is the learner's
+    sequences = random_task(("01", "0", "1"), has_transitions=True)
+    corpus = loops.stream(sequences)
+    rounds = jnp.arange(sequences.num_sentences, dtype=jnp.int32)
+    return jax.vmap(lambda i: loops.sentence(corpus, i))(rounds)
+
+
+def matrices(dtype):
+    train, _, _ = dense_task(20, 5, seed=0, shape=(5, 4), noise=0.2)
+    x, y = jnp.asarray(train.x, dtype), jnp.asarray(train.y, dtype)
+    return jax.vmap(bol_dense.binary)(x, y)
+
+
+CASES = {
+    "perceptron": Case(perceptron, {}, "step_size", sentences),
+    "mira": Case(mira, {}, "max_step_size", sentences),
+    "bol block": Case(bol, {}, "step_size", sentences),
+    "bol block factors": Case(bol, {"averaging": "factors"}, "step_size", sentences),
+    "bol rank 2": Case(bol, {"rank": 2}, "step_size", sentences),
+    "bol paper": Case(bol, {"variant": "paper"}, "step_size", sentences),
+    "bol exact": Case(bol, {"variant": "exact"}, "step_size", sentences),
+    "bol_dense exact": Case(bol_dense, {}, "step_size", matrices),
+    "bol_dense paper": Case(bol_dense, {"variant": "paper"}, "step_size", matrices),
+    "bol_dense power": Case(
+        bol_dense, {"variant": "power", "averaging": "factors"}, "step_size", matrices
+    ),
+    "bol_dense frobenius": Case(
+        bol_dense, {"variant": "frobenius", "averaging": "dual"}, "step_size", matrices
+    ),
+}
+
+DTYPES = {"float32": jnp.float32, "float64": jnp.float64}
+
+
+def build(case, dtype, **changes) -> Learner:
+    settings = case.settings | changes
+    if "dtype" in inspect.signature(case.module.learner).parameters:
+        settings = settings | {"dtype": dtype}
+    return case.module.learner(**settings)
+
+
+def start(case, dtype, **changes):
+    learner = build(case, dtype, **changes)
+    examples = case.examples(dtype)
+    first = jax.tree.map(lambda part: part[0], examples)
+    return learner, learner.init(jax.random.key(0), first), examples, first
+
+
+each_case = pytest.mark.parametrize("name", CASES)
+each_dtype = pytest.mark.parametrize("dtype", DTYPES)
+
+
+@each_case
+def test_module_exports_the_names_of_the_contract(name):
+    module = CASES[name].module
+    assert {"State", "Info", "learner", "final_params"} <= set(module.__all__)
+    assert all(
+        parameter.kind is parameter.KEYWORD_ONLY
+        for parameter in inspect.signature(module.learner).parameters.values()
+    )
+
+
+@each_dtype
+@each_case
+def test_dtype_and_structure_are_kept(name, dtype):
+    case = CASES[name]
+    learner, state, examples, first = start(case, DTYPES[dtype])
+    new_state, info = jax.jit(learner.update)(state, first)
+    chex.assert_trees_all_equal_shapes_and_dtypes(state, new_state)
+    floats = [
+        leaf
+        for leaf in jax.tree.leaves((new_state, info))
+        if jnp.issubdtype(leaf.dtype, jnp.floating)
+    ]
+    assert {leaf.dtype.name for leaf in floats} == {dtype}
+    assert isinstance(new_state, case.module.State)
+    assert isinstance(info, case.module.Info)
+    assert all(jnp.shape(number) == () for number in info)
+
+
+@each_case
+def test_jit_equals_no_jit(name):
+    learner, state, _, first = start(CASES[name], jnp.float64)
+    compiled = jax.jit(learner.update)(state, first)
+    with jax.disable_jit():
+        plain = learner.update(state, first)
+    chex.assert_trees_all_close(compiled, plain, rtol=1e-10, atol=1e-12)
+
+
+@each_case
+def test_update_is_traced_once(name):
+    learner, state, examples, _ = start(CASES[name], jnp.float32)
+    chex.clear_trace_counter()
+    update = jax.jit(chex.assert_max_traces(learner.update, n=1))
+    for i in range(3):
+        state, _ = update(state, jax.tree.map(lambda part, i=i: part[i], examples))
+
+
+@each_case
+def test_vmap_over_a_hyperparameter_equals_single_runs(name):
+    case = CASES[name]
+    examples = case.examples(jnp.float64)
+    first = jax.tree.map(lambda part: part[0], examples)
+
+    def run(value):
+        learner = build(case, jnp.float64, **{case.hyperparameter: value})
+        state = learner.init(jax.random.key(0), first)
+        return jax.lax.scan(learner.update, state, examples)
+
+    values = jnp.array([0.5, 2.0])
+    together = jax.jit(jax.vmap(run))(values)
+    for i, value in enumerate(values):
+        alone = jax.jit(run)(value)
+        picked = jax.tree.map(lambda part, i=i: part[i], together)
+        chex.assert_trees_all_close(picked, alone, rtol=1e-8, atol=1e-8)
+
+
+@each_case
+def test_runs_with_x64_off(name):
+    with jax.enable_x64(False):
+        learner, state, examples, _ = start(CASES[name], jnp.float32)
+        final, trace = jax.lax.scan(learner.update, state, examples)
+        assert trace.loss.dtype == jnp.float32
+        assert np.isfinite(np.asarray(trace.loss)).all()
+        assert trace.is_mistake.any()
+        assert final.num_rounds == len(trace.loss)
+
+
+@each_case
+def test_same_seed_same_bits(name):
+    learner, state, examples, _ = start(CASES[name], jnp.float32)
+    run = jax.jit(lambda state: jax.lax.scan(learner.update, state, examples))
+    chex.assert_trees_all_equal(run(state), run(state))
+
+
+@each_case
+def test_init_and_update_lower_for_every_platform(name):
+    learner, state, _, first = start(CASES[name], jnp.float32)
+    key = jax.random.key_data(jax.random.key(0))
+
+    def init(data, example):
+        return learner.init(jax.random.wrap_key_data(data), example)
+
+    flat_state, state_tree = jax.tree.flatten(state)
+    flat_first, first_tree = jax.tree.flatten(first)
+
+    def flat_init(data, *leaves):
+        return jax.tree.leaves(init(data, jax.tree.unflatten(first_tree, leaves)))
+
+    def flat_update(leaves, more):
+        state = jax.tree.unflatten(state_tree, leaves)
+        example = jax.tree.unflatten(first_tree, more)
+        return jax.tree.leaves(learner.update(state, example))
+
+    for platform in ("cpu", "cuda", "tpu"):
+        exported = jax.export.export(jax.jit(flat_init), platforms=[platform])
+        assert exported(key, *flat_first).platforms == (platform,)
+        exported = jax.export.export(jax.jit(flat_update), platforms=[platform])
+        assert exported(flat_state, flat_first).platforms == (platform,)
