@@ -38,9 +38,8 @@ def replace(tree: MaxTree, indices: jax.Array, values: jax.Array) -> MaxTree:
         levels.append(level)
         if depth + 1 < len(tree.levels):
             indices = indices // BRANCHING
-            children = indices[:, None] * BRANCHING + jnp.arange(
-                BRANCHING, dtype=indices.dtype
-            )
+            offsets = jnp.arange(BRANCHING, dtype=indices.dtype)
+            children = indices[:, None] * BRANCHING + offsets[None, :]
             values = level[children].max(axis=1)
     return MaxTree(tuple(levels))
 

@@ -30,7 +30,18 @@ from lowrank_jax.decode import Scores
 from lowrank_jax.models import windows
 from lowrank_jax.types import Sentence, Space
 
-__all__ = ["Params", "Rows", "join", "rank_of", "scores", "split", "stride", "zeros"]
+__all__ = [
+    "Params",
+    "Rows",
+    "join",
+    "positions",
+    "rank_of",
+    "scores",
+    "split",
+    "stride",
+    "with_transitions",
+    "zeros",
+]
 
 
 class Params(NamedTuple):
@@ -98,6 +109,45 @@ def join(left: jax.Array, right: jax.Array) -> jax.Array:
     )
 
 
+def positions(
+    params: Params, ids: jax.Array, space: Space
+) -> tuple[jax.Array, jax.Array]:
+    """Score positions by their features, transitions left out.
+
+    Args:
+      params: the model.
+      ids: (n, num_templates) int32.
+      space: sizes.
+
+    Returns:
+      (n, S) scores of labels and (n, S, stride) of pairs.
+    """
+    labels, width = space.num_labels, stride(space.num_labels)
+    rank, dtype = rank_of(params.table, labels), params.table.dtype
+    rows = params.table.at[ids].get(mode="promise_in_bounds")
+    unary = jnp.zeros((ids.shape[0], labels), dtype)
+    for t in space.zero_order:
+        unary = unary + rows[:, t, :labels]
+    # Unrolled over features and ranks: the sum stays in one fused loop.
+    pairwise = jnp.zeros((ids.shape[0], labels, width), dtype)
+    for t in space.first_order:
+        for j in range(rank):
+            left = rows[:, t, labels * (1 + j) :][:, :labels]
+            right = rows[:, t, labels * (1 + rank) + width * j :][:, :width]
+            pairwise = pairwise + left[:, :, None] * right[:, None, :]
+    return unary, params.scale * pairwise
+
+
+def with_transitions(params: Params, unary: jax.Array, pairwise: jax.Array) -> Scores:
+    """Join what `positions` found with the label transitions."""
+    if params.transitions is not None:
+        labels, width = pairwise.shape[-2:]
+        more = jnp.pad(params.transitions, ((0, 0), (0, width - labels - 1)))
+        lead = (1,) * (pairwise.ndim - 2)
+        pairwise = pairwise + more.reshape(*lead, labels, width)
+    return Scores(unary, pairwise)
+
+
 def scores(params: Params, sentence: Sentence) -> Scores:
     """Score all labels and label pairs of one sentence.
 
@@ -106,28 +156,12 @@ def scores(params: Params, sentence: Sentence) -> Scores:
     space = sentence.space
     labels, width = space.num_labels, stride(space.num_labels)
     window, dtype = sentence.feature_ids.shape[0], params.table.dtype
-    rank = rank_of(params.table, labels)
 
-    def group(ids: jax.Array) -> tuple[jax.Array, jax.Array]:
-        rows = params.table.at[ids].get(mode="promise_in_bounds")
-        unary = jnp.zeros((windows.POSITIONS, labels), dtype)
-        for t in space.zero_order:
-            unary = unary + rows[:, t, :labels]
-        # Unrolled over features and ranks: the sum stays in one fused loop.
-        pairwise = jnp.zeros((windows.POSITIONS, labels, width), dtype)
-        for t in space.first_order:
-            for j in range(rank):
-                left = rows[:, t, labels * (1 + j) :][:, :labels]
-                right = rows[:, t, labels * (1 + rank) + width * j :][:, :width]
-                pairwise = pairwise + left[:, :, None] * right[:, None, :]
-        pairwise = params.scale * pairwise
-        if params.transitions is not None:
-            gap = ((0, 0), (0, width - labels - 1))
-            pairwise = pairwise + jnp.pad(params.transitions, gap)[None]
-        return unary, pairwise
+    def group(ids: jax.Array) -> Scores:
+        return with_transitions(params, *positions(params, ids, space))
 
-    buffers = (
+    buffers = Scores(
         jnp.zeros((window, labels), dtype),
         jnp.zeros((window, labels, width), dtype),
     )
-    return Scores(*windows.fill(sentence, group, buffers))
+    return windows.fill(sentence, group, buffers)

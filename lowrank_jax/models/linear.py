@@ -18,7 +18,7 @@ from lowrank_jax.decode import Scores
 from lowrank_jax.models import windows
 from lowrank_jax.types import Sentence, Space
 
-__all__ = ["Params", "scores", "zeros"]
+__all__ = ["Params", "positions", "scores", "with_transitions", "zeros"]
 
 
 class Params(NamedTuple):
@@ -43,34 +43,61 @@ def zeros(space: Space, dtype: jnp.dtype) -> Params:
     )
 
 
+def positions(
+    params: Params, ids: jax.Array, space: Space
+) -> tuple[jax.Array, jax.Array | None]:
+    """Score positions by their features, transitions left out.
+
+    Args:
+      params: the weights.
+      ids: (n, num_templates) int32.
+      space: sizes.
+
+    Returns:
+      (n, S) scores of labels and (n, S, S + 1) of pairs, None without first order.
+    """
+    dtype = next(part for part in params if part is not None).dtype
+    # Sums are spelt out: they fuse with the gathers, where a reduction would not.
+    unary = jnp.zeros((ids.shape[0], space.num_labels), dtype)
+    if params.zero is not None:
+        for t in space.zero_order:
+            unary = unary + params.zero.at[ids[:, t]].get(mode="promise_in_bounds")
+    if params.first is None:
+        return unary, None
+    pairwise = jnp.zeros((*unary.shape, space.num_labels + 1), dtype)
+    for t in space.first_order:
+        pairwise = pairwise + params.first.at[ids[:, t]].get(mode="promise_in_bounds")
+    return unary, pairwise
+
+
+def with_transitions(
+    params: Params, unary: jax.Array, pairwise: jax.Array | None
+) -> Scores:
+    """Join what `positions` found with the label transitions."""
+    num_labels = unary.shape[-1]
+    if pairwise is None:
+        if params.transitions is not None:
+            return Scores(unary, params.transitions)
+        return Scores(unary, jnp.zeros((num_labels, num_labels + 1), unary.dtype))
+    if params.transitions is not None:
+        lead = (1,) * (pairwise.ndim - 2)
+        pairwise = pairwise + params.transitions.reshape(
+            *lead, num_labels, num_labels + 1
+        )
+    return Scores(unary, pairwise)
+
+
 def scores(params: Params, sentence: Sentence) -> Scores:
     """Score all labels and label pairs of one sentence."""
     space = sentence.space
     window, labels = sentence.feature_ids.shape[0], space.num_labels
     dtype = next(part for part in params if part is not None).dtype
-
-    def group(ids: jax.Array) -> tuple[jax.Array, jax.Array | None]:
-        unary = jnp.zeros((windows.POSITIONS, labels), dtype)
-        if params.zero is not None:
-            rows = params.zero.at[ids[:, space.zero_order]]
-            unary = rows.get(mode="promise_in_bounds").sum(axis=1)
-        if params.first is None:
-            return unary, None
-        blocks = params.first.at[ids[:, space.first_order]]
-        return unary, blocks.get(mode="promise_in_bounds").sum(axis=1)
-
-    buffers = (
-        jnp.zeros((window, labels), dtype),
-        None
-        if params.first is None
-        else jnp.zeros((window, labels, labels + 1), dtype),
+    pairs = None
+    if params.first is not None:
+        pairs = jnp.zeros((window, labels, labels + 1), dtype)
+    unary, pairwise = windows.fill(
+        sentence,
+        lambda ids: positions(params, ids, space),
+        (jnp.zeros((window, labels), dtype), pairs),
     )
-    unary, pairwise = windows.fill(sentence, group, buffers)
-    if pairwise is None:
-        shared = params.transitions
-        if shared is None:
-            shared = jnp.zeros((labels, labels + 1), dtype)
-        return Scores(unary, shared)
-    if params.transitions is not None:
-        pairwise = pairwise + params.transitions[None]
-    return Scores(unary, pairwise)
+    return with_transitions(params, unary, pairwise)

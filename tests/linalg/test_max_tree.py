@@ -21,7 +21,7 @@ def test_every_answer_equals_that_of_the_plain_array(size):
             tree, jnp.asarray(ids, jnp.int32), jnp.asarray(new[ids])
         )
         assert max_tree.largest(tree) == values.max()
-        assert max_tree.argmax(tree) == values.argmax()
+        assert int(max_tree.argmax(tree)) == values.argmax()
         chosen = int(rng.integers(0, size))
         others = np.delete(values, chosen)
         found = max_tree.largest_without(tree, jnp.asarray(chosen, jnp.int32))
