@@ -119,5 +119,5 @@ def _merge(best: jax.Array, pairs: jax.Array) -> tuple[jax.Array, jax.Array]:
         return (heads, jnp.where(is_taken, ranks + 1, ranks)), (top, label * k + rank)
 
     start = (pairs + best[None, :, 0], jnp.zeros(pairs.shape, jnp.int32))
-    _, (top, origin) = lax.scan(take, start, None, length=k, unroll=min(k, 8))
+    _, (top, origin) = lax.scan(take, start, None, length=k, unroll=min(k, 4))
     return top.T, origin.T
