@@ -5,6 +5,7 @@ and of CRFsuite are the first five of a training, where there are most mistakes 
 mend; CRFsuite's own log gives its seconds an iteration.
 """
 
+import functools
 import json
 import subprocess
 import sys
@@ -61,11 +62,9 @@ def run(
     found = {
         name: crfsuite.fit(*how, train_file, test_file) for name, how in peers.items()
     }
-    base = float(
-        np.median(found["CRFsuite averaged perceptron"]["seconds_per_pass"][:5])
-    )
+    base = _median_pass(found["CRFsuite averaged perceptron"])
     for name, peer in found.items():
-        value = float(np.median(peer["seconds_per_pass"][:NUM_PASSES]))
+        value = _median_pass(peer)
         result["seconds_per_pass"][name] = value
         say(f"  {name:32} {value:8.3f} s   ratio {value / base:5.2f}")
     ours: dict[str, tuple[Learner, Sequences]] = {
@@ -83,13 +82,16 @@ def run(
             f"   (compiled in {compile_seconds:.1f} s)"
         )
 
-    result["training"] = _training(
-        first, test, gold, encoder, train_file, test_file, say
-    )
+    files = (train_file, test_file)
+    result["training"] = _training(first, test, gold, encoder, files, say)
     result["decoding"] = _decoding(zero, first, test, found, say)
     result["scaling"] = _scaling(first, say)
     result["peak_memory_mb"] = _memory(train_file, say)
     return result
+
+
+def _median_pass(peer: dict[str, Any]) -> float:
+    return float(np.median(peer["seconds_per_pass"][:NUM_PASSES]))
 
 
 def _with_orders(
@@ -123,8 +125,7 @@ def _training(
     test: Sequences,
     gold: data.Corpus,
     encoder: features.Encoder,
-    train_file: Path,
-    test_file: Path,
+    files: tuple[Path, Path],
     say: Callable[[str], None],
 ) -> dict[str, Any]:
     """Time a whole training against CRFsuite's L-BFGS."""
@@ -142,10 +143,11 @@ def _training(
         params = jax.block_until_ready(compiled(done.state))
         map_seconds = time.perf_counter() - began
         labels = names[np.asarray(predict(params, where))]
-        f1 = metrics.chunk_scores(gold.labels, labels, gold.offsets).f1
+        true = np.asarray(gold.labels)
+        f1 = metrics.chunk_scores(true, labels, gold.offsets).f1
         if reached is None and f1 >= 93.5:
             reached = seconds + map_seconds
-    peer = crfsuite.fit("lbfgs", 100, train_file, test_file)
+    peer = crfsuite.fit("lbfgs", 100, *files)
     ours = seconds + map_seconds
     say("training, compilation apart:")
     say(f"  BOL block, 10 passes             {ours:8.2f} s   F1 {f1:.2f}")
@@ -201,8 +203,8 @@ def _decoding(
             lambda *given, model=model: loops.predict(model.scores, *given)
         )
         ways: dict[str, Callable[[], Any]] = {
-            "stream": lambda p=predict, q=params, c=corpus: np.asarray(p(q, c)),
-            "batch": lambda m=model, q=params, s=part: loops.predict_batch(m, q, s),
+            "stream": functools.partial(_on_host, predict, params, corpus),
+            "batch": functools.partial(loops.predict_batch, model, params, part),
         }
         for way, call in ways.items():
             call()
@@ -215,6 +217,10 @@ def _decoding(
             result[f"{name}, {way}"] = speed
             say(f"  {name + ', ' + way:32} {speed:10,.0f}   ratio {speed / base:5.2f}")
     return result
+
+
+def _on_host(call: Callable[..., jax.Array], *given: Any) -> np.ndarray:
+    return np.asarray(call(*given))
 
 
 def _scaling(first: Sequences, say: Callable[[str], None]) -> dict[str, Any]:
