@@ -1,7 +1,12 @@
 """Layer 1: files to arrays, on the host, in NumPy."""
 
 from lowrank_jax.data.catalogue import DATASETS, DataFile, Dataset
-from lowrank_jax.data.characters import CHARACTER_CLASSES, character_classes
+from lowrank_jax.data.characters import (
+    CHARACTER_CLASSES,
+    character_classes,
+    character_columns,
+    fold_width,
+)
 from lowrank_jax.data.conll import read_conll, write_conll
 from lowrank_jax.data.corpus import Corpus, encode, split_fraction
 from lowrank_jax.data.files import open_text, read_bytes, read_text
@@ -38,10 +43,12 @@ __all__ = [
     "add_window",
     "bilinear_task",
     "character_classes",
+    "character_columns",
     "data_folders",
     "dense_task",
     "encode",
     "find",
+    "fold_width",
     "labels_from_words",
     "length_buckets",
     "open_text",

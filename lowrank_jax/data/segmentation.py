@@ -14,7 +14,7 @@ import numpy as np
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.characters import (
     as_characters,
-    character_classes,
+    character_columns,
     code_points,
     is_space,
 )
@@ -42,11 +42,11 @@ def read_segmentation(
       tagged: whether each word is ``word/TAG`` (the form of the PFR corpus); the word
         is the part before the last slash. None: true if more than half of the words
         have a slash after their first character.
-      classes: whether to append the column of `character_classes`.
+      classes: whether to append the columns of `character_columns`.
 
     Returns:
-      A corpus of characters (column 0), their classes (column 1, if asked for) and
-      labels B, I, E, S; all of dtype ``U1``.
+      A corpus of characters (column 0), their classes and their half-width forms
+      (columns 1 and 2, if asked for) and labels B, I, E, S; all of dtype ``U1``.
 
     Raises:
       InputError: if the file cannot be read, has no word, or has a word without a tag
@@ -69,7 +69,7 @@ def read_raw_text(path: str | os.PathLike[str], *, classes: bool = True) -> Corp
 
     Args:
       path: the file (plain, ``.gz``, ``.xz``), or ``-`` for standard input.
-      classes: whether to append the column of `character_classes`.
+      classes: whether to append the columns of `character_columns`.
 
     Returns:
       A corpus like that of `read_segmentation`, without labels.
@@ -222,5 +222,5 @@ def _corpus(
     offsets = np.concatenate([[0], starts, [kept.size]]).astype(np.int64)
     labels = None if place is None else _LABELS[place[kept]]
     characters = as_characters(codes[kept])
-    columns = (characters, character_classes(characters)) if classes else (characters,)
+    columns = (characters, *(character_columns(characters) if classes else ()))
     return Corpus(columns, labels, offsets, name)

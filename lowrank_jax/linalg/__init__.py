@@ -1,10 +1,10 @@
 """Kernels under the models, the learners and the theory."""
 
-from lowrank_jax.linalg import max_tree
+from lowrank_jax.linalg import max_tree, prox
 from lowrank_jax.linalg.power_iteration import (
     Subspace,
     leading_subspace,
     orthonormalise,
 )
 
-__all__ = ["Subspace", "leading_subspace", "max_tree", "orthonormalise"]
+__all__ = ["Subspace", "leading_subspace", "max_tree", "orthonormalise", "prox"]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from lowrank_jax.checks import InputError
 from lowrank_jax.data import (
     character_classes,
+    fold_width,
     labels_from_words,
     read_raw_text,
     read_segmentation,
@@ -77,6 +78,7 @@ def test_reader_equals_a_loop_over_words(tmp_path, sentences, gap):
     text = "".join(word for words in sentences for word in words)
     assert corpus.columns[0].tolist() == list(text)
     assert corpus.columns[1].tolist() == character_classes(list(text)).tolist()
+    assert corpus.columns[2].tolist() == fold_width(list(text)).tolist()
     assert corpus.offsets.tolist() == [
         0,
         *np.cumsum([len("".join(words)) for words in sentences]),
@@ -155,6 +157,12 @@ def test_words_to_labels_and_back_changes_nothing(sentences):
     characters, labels, offsets = labels_from_words(sentences)
     assert labels.tolist() == slow_labels(sentences)
     assert words_from_labels(characters, labels, offsets) == sentences
+
+
+def test_only_full_width_forms_are_folded():
+    given = "！１９９８Ａｚ～年，。　ｱA1"
+    assert "".join(fold_width(list(given))) == "!1998Az~年,。　ｱA1"
+    assert fold_width([]).size == 0
 
 
 def test_bad_arguments_are_named():

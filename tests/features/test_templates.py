@@ -152,6 +152,7 @@ def test_shipped_templates_have_the_sizes_they_state():
         "nettalk": 18,
         "segmentation": 9,
         "segmentation-classes": 25,
+        "segmentation-folded": 9,
     }
     for name in shipped_templates():
         template = read_template(name)
@@ -159,6 +160,9 @@ def test_shipped_templates_have_the_sizes_they_state():
         assert set(template.orders) == {"0"}
         assert len({column.literals for column in template.columns}) == sizes[name]
         columns = {c for column in template.columns for _, c in column.macros}
-        assert columns == (
-            {0, 1} if name in ("chunking", "segmentation-classes") else {0}
-        )
+        expected = {
+            "chunking": {0, 1},
+            "segmentation-classes": {1, 2},
+            "segmentation-folded": {2},
+        }
+        assert columns == expected.get(name, {0})

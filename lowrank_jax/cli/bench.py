@@ -1,0 +1,62 @@
+"""``lowrank-jax bench``: ours and the peers on the same work in one run, as ratios."""
+
+import argparse
+import importlib
+import importlib.util
+from typing import Any
+
+from lowrank_jax.checks import InputError
+from lowrank_jax.cli import files
+
+__all__ = ["add_parser", "run"]
+
+_DESCRIPTION = """\
+Measure speed and memory beside the peers people use today, in one run on this machine,
+compilation apart. Run it with nothing else running. The peers are the extra `bench`.
+"""
+
+_EPILOG = """\
+examples:
+  lowrank-jax bench sequence --data-dir ~/data --json bench.json
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the parser of this command."""
+    from lowrank_jax.bench import BENCHES
+
+    parser = commands.add_parser(
+        "bench",
+        help="ours and the peers on the same work, as ratios",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+    )
+    parser.add_argument(
+        "name",
+        nargs="?",
+        default="sequence",
+        choices=sorted(BENCHES),
+        help="what to measure (default: sequence)",
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the figures there")
+    files.add_data_dir(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Measure and print; return the exit status."""
+    from lowrank_jax.bench import BENCHES
+
+    files.check_json(arguments.json)
+    if importlib.util.find_spec("pycrfsuite") is None:
+        raise InputError(
+            "`bench` compares with CRFsuite, which is not installed: "
+            "pip install 'lowrank_jax[bench]'."
+        )
+    module = importlib.import_module(BENCHES[arguments.name])
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    files.write_json(arguments.json, module.run(arguments.data_dir, say))
+    return 0

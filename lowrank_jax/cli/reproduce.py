@@ -1,0 +1,103 @@
+"""``lowrank-jax reproduce``: a table or figure of a paper, its numbers beside ours."""
+
+import argparse
+import importlib
+import json
+import pathlib
+import time
+from typing import Any
+
+from lowrank_jax.checks import InputError
+from lowrank_jax.cli import files
+
+__all__ = ["add_parser", "run"]
+
+_DESCRIPTION = """\
+Run one table or figure of a paper and write numbers (JSON), a plot (PNG) and a table
+with the paper's numbers beside ours (Markdown) to a folder.
+"""
+
+_EPILOG = """\
+examples:
+  lowrank-jax reproduce --list
+  lowrank-jax reproduce bol-fig3 --scale small --out results
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the parser of this command."""
+    parser = commands.add_parser(
+        "reproduce",
+        help="a table or figure of a paper, the paper's numbers beside ours",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+    )
+    parser.add_argument("id", nargs="?", metavar="ID", help="see --list")
+    parser.add_argument("--list", action="store_true", help="name what can be run")
+    parser.add_argument(
+        "--scale",
+        choices=("small", "full"),
+        default="small",
+        help="small: minutes; full: as in the paper (default: small)",
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", default="results", help="default: results"
+    )
+    files.add_data_dir(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run one experiment; return the exit status."""
+    from lowrank_jax.reproduce import EXPERIMENTS
+
+    if arguments.list:
+        for name, experiment in EXPERIMENTS.items():
+            print(f"{name}\n  {experiment.title}\n  {experiment.data}")
+        return 0
+    if arguments.id not in EXPERIMENTS:
+        known = ", ".join(EXPERIMENTS)
+        raise InputError(
+            f"`ID` must be one of {known}, got {arguments.id!r}; "
+            "`lowrank-jax reproduce --list` tells what they are."
+        )
+    folder = pathlib.Path(arguments.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    module = importlib.import_module(EXPERIMENTS[arguments.id].module)
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+
+    began = time.perf_counter()
+    result = module.run(arguments.scale, arguments.data_dir, say)
+    result["command"] = (
+        f"lowrank-jax reproduce {arguments.id} --scale {arguments.scale}"
+    )
+    result["seconds"] = time.perf_counter() - began
+    result["versions"] = _versions()
+    place = folder / arguments.id
+    place.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
+    place.with_suffix(".md").write_text(table(result))
+    module.plot(result, place.with_suffix(".png"))
+    print(f"wrote {place}.json, {place}.md and {place}.png")
+    return 0
+
+
+def table(result: dict[str, Any]) -> str:
+    """Write the rows of a result as a Markdown table."""
+    has_templates = any("template" in row for row in result["rows"])
+    head = ["method", *(["template"] if has_templates else []), "F1", "+-", "seconds"]
+    lines = [[*head, "paper"], ["---"] * (len(head) + 1)]
+    for row in result["rows"]:
+        spread = "" if row["f1_std"] is None else f"{row['f1_std']:.2f}"
+        paper = "" if row["paper"] is None else f"{row['paper']:.1f}"
+        cells = [row["method"]] + ([row["template"]] if has_templates else [])
+        cells += [f"{row['f1']:.2f}", spread, f"{row['train_seconds']:.1f}", paper]
+        lines.append(cells)
+    return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)
+
+
+def _versions() -> dict[str, str]:
+    from importlib import metadata
+
+    return {name: metadata.version(name) for name in ("lowrank_jax", "jax", "numpy")}

@@ -1,0 +1,132 @@
+"""Train a tagger, score it, and say how long it took: shared by the BOL experiments."""
+
+import dataclasses
+import inspect
+import time
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import jax
+import numpy as np
+
+from lowrank_jax import data, features, loops, models
+from lowrank_jax.types import Sequences
+
+__all__ = ["Method", "Scored", "Task", "fit", "make_task", "summary"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """A learner with its settings.
+
+    Attributes:
+      name: in the table.
+      module: of `online`, or one that trains like them.
+      settings: keyword arguments of its `learner`.
+      orders: of the features: ``"template"``, ``"zero"``, ``"first"`` or ``"both"``.
+      is_bilinear: whether its parameters are `models.bilinear`.
+      paper: the figure of the paper, if it has one.
+    """
+
+    name: str
+    module: ModuleType
+    settings: dict[str, Any]
+    orders: str
+    is_bilinear: bool
+    paper: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """Training and test data, compiled once for all methods of one template."""
+
+    encoder: features.Encoder
+    template: features.Template
+    train: Sequences
+    test: Sequences
+    gold: data.Corpus
+    score: Callable[[np.ndarray, data.Corpus], float]
+
+
+def make_task(
+    train: data.Corpus,
+    test: data.Corpus,
+    template_name: str,
+    score: Callable[[np.ndarray, data.Corpus], float],
+) -> Task:
+    """Compile the features of a corpus pair; `score` takes labels and the test."""
+    template = features.read_template(template_name)
+    encoder, sequences = features.Encoder.fit_transform(train, template)
+    ids = encoder.transform(test, unseen_label="ignore")
+    return Task(encoder, template, sequences, ids, test, score)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scored:
+    """One run."""
+
+    seed: int
+    f1: float
+    train_seconds: float
+    compile_seconds: float
+    mistakes: list[int]
+
+
+def fit(method: Method, task: Task, *, seed: int, num_passes: int) -> Scored:
+    """Train by passes and score the final model on the test."""
+    template = features.with_orders(task.template, method.orders)
+    space = dataclasses.replace(
+        task.encoder.space,
+        orders=template.orders,
+        has_transitions=template.has_transitions,
+    )
+    train = dataclasses.replace(task.train, space=space)
+    test = dataclasses.replace(task.test, space=space)
+    learner = method.module.learner(**method.settings)
+    seconds, compile_seconds, mistakes = 0.0, 0.0, []
+    for done in loops.passes(
+        learner, loops.stream(train), key=jax.random.key(seed), num_passes=num_passes
+    ):
+        seconds += done.seconds
+        compile_seconds += done.compile_seconds
+        mistakes.append(int(done.trace.is_mistake.sum()))
+    began = time.perf_counter()
+    final = jax.jit(method.module.final_params).lower(done.state).compile()
+    compile_seconds += time.perf_counter() - began
+    began = time.perf_counter()
+    params = jax.block_until_ready(final(done.state))
+    seconds += time.perf_counter() - began
+    del done
+    model = models.bilinear if method.is_bilinear else models.linear
+    predict = jax.jit(lambda *given: loops.predict(model.scores, *given))
+    labels = np.asarray(predict(params, loops.stream(test)))
+    predicted = np.array(task.encoder.labels)[labels]
+    f1 = task.score(predicted, task.gold)
+    return Scored(seed, f1, seconds, compile_seconds, mistakes)
+
+
+def summary(name: str, runs: list[Scored], paper: float | None) -> dict[str, Any]:
+    """Put the runs of one method into a row of the result."""
+    f1 = np.array([run.f1 for run in runs])
+    return {
+        "method": name,
+        "f1": float(f1.mean()),
+        "f1_std": float(f1.std(ddof=1)) if len(f1) > 1 else None,
+        "f1_runs": [round(float(value), 4) for value in f1],
+        "train_seconds": float(np.median([run.train_seconds for run in runs])),
+        "compile_seconds": float(np.median([run.compile_seconds for run in runs])),
+        "mistakes_by_pass": runs[0].mistakes,
+        "paper": paper,
+    }
+
+
+def settings_text(method: Method) -> str:
+    """Write the settings that are not the default, for the table."""
+    defaults = inspect.signature(method.module.learner).parameters
+    parts = [
+        f"{name}={value}"
+        for name, value in method.settings.items()
+        if defaults[name].default != value
+    ]
+    return ", ".join(parts)

@@ -1,0 +1,120 @@
+"""Streams, passes and prediction: order, resuming, padding."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lowrank_jax import loops
+from lowrank_jax.checks import InputError
+from lowrank_jax.models import bilinear, linear
+from lowrank_jax.online import bol, perceptron
+from tests.online import twins
+from tests.online.tasks import random_task
+
+
+def assert_same_bits(one, other):
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def copied(tree):
+    """Copy a state before the next pass takes its memory."""
+    return jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), tree)
+
+
+def test_a_sentence_of_the_stream_is_that_of_the_corpus():
+    sequences = random_task(("0", "1"))
+    corpus = loops.stream(sequences)
+    for i, (ids, labels) in enumerate(twins.sentences(sequences)):
+        found = loops.sentence(corpus, i)
+        n = int(found.length)
+        assert n == len(labels)
+        np.testing.assert_array_equal(found.feature_ids[:n], ids)
+        np.testing.assert_array_equal(found.labels[:n], labels)
+        assert found.feature_ids.shape[0] == corpus.window
+
+
+def test_a_larger_window_changes_nothing():
+    sequences = random_task(("01", "0"), has_transitions=True)
+    order = jnp.arange(sequences.num_sentences, dtype=jnp.int32)
+    results = []
+    for window in (None, 40):
+        corpus = loops.stream(sequences, window=window)
+        learner = bol.learner(dtype=jnp.float64)
+        state = learner.init(jax.random.key(0), loops.sentence(corpus, 0))
+        results.append(loops.run(learner, state, corpus, order))
+    assert_same_bits(*results)
+    with pytest.raises(InputError, match="`window` must be at least"):
+        loops.stream(sequences, window=2)
+
+
+@pytest.mark.parametrize("module", [perceptron, bol])
+def test_going_on_from_a_pass_gives_the_same_bits(module):
+    sequences = random_task(("01", "01"))
+    corpus, key = loops.stream(sequences), jax.random.key(7)
+    learner = module.learner()
+    states = [
+        copied(done.state)
+        for done in loops.passes(learner, corpus, key=key, num_passes=4)
+    ]
+    resumed = [
+        copied(done.state)
+        for done in loops.passes(
+            learner,
+            corpus,
+            key=key,
+            num_passes=4,
+            state=copied(states[1]),
+            first_pass=2,
+        )
+    ]
+    assert len(resumed) == 2
+    assert_same_bits(states[2:], resumed)
+
+
+def test_each_pass_is_a_shuffle_of_its_own():
+    key = jax.random.key(0)
+    orders = [np.asarray(loops.order_of(key, index, 50)) for index in range(3)]
+    for order in orders:
+        assert sorted(order.tolist()) == list(range(50))
+    assert (orders[0] != orders[1]).any() and (orders[1] != orders[2]).any()
+    np.testing.assert_array_equal(orders[2], loops.order_of(key, 2, 50))
+
+
+@pytest.mark.parametrize("orders", [("0", "0"), ("01", "1")])
+def test_predictions_equal_the_plain_viterbi(orders):
+    sequences = random_task(orders, has_transitions=True)
+    state, _ = loops.train(
+        perceptron.learner(), sequences, key=jax.random.key(0), num_passes=2
+    )
+    params = perceptron.final_params(state)
+    weights = twins.empty(sequences.space)
+    weights = twins.Weights(
+        *(
+            none if part is None else np.asarray(part, np.float64)[: len(none)]
+            for none, part in zip(weights, params, strict=True)
+        )
+    )
+    expected = np.concatenate(
+        [
+            twins.viterbi(sequences.space, weights, ids)
+            for ids, _ in twins.sentences(sequences)
+        ]
+    )
+    stream = loops.predict(linear.scores, params, loops.stream(sequences))
+    np.testing.assert_array_equal(stream, expected)
+    for max_tokens in (1, 20, 4096):
+        batch = loops.predict_batch(linear, params, sequences, max_tokens=max_tokens)
+        np.testing.assert_array_equal(batch, expected)
+
+
+def test_batched_and_streamed_bilinear_predictions_agree():
+    sequences = random_task(("01", "1"), has_transitions=True)
+    state, _ = loops.train(
+        bol.learner(), sequences, key=jax.random.key(0), num_passes=2
+    )
+    params = bol.final_params(state)
+    stream = loops.predict(bilinear.scores, params, loops.stream(sequences))
+    batch = loops.predict_batch(bilinear, params, sequences)
+    np.testing.assert_array_equal(stream, batch)
