@@ -126,6 +126,12 @@ def order_of(key: jax.Array, index: int, num_sentences: int) -> jax.Array:
     )
 
 
+@functools.lru_cache(maxsize=8)
+def _program(learner: Learner) -> Any:
+    """Jit a pass of this learner; a second run of the same shapes compiles nothing."""
+    return jax.jit(lambda *given: run(learner, *given), donate_argnums=0)
+
+
 class Pass(NamedTuple):
     """One pass over the corpus.
 
@@ -174,8 +180,7 @@ def passes(
     if state is None:
         state = jax.jit(learner.init)(key_start, sentence(corpus, 0))
     order = order_of(key_order, first_pass, num_sentences)
-    step = jax.jit(lambda *given: run(learner, *given), donate_argnums=0)
-    compiled = step.lower(state, corpus, order).compile()
+    compiled = _program(learner).lower(state, corpus, order).compile()
     jax.block_until_ready(state)
     compile_seconds = time.perf_counter() - began
     for index in range(first_pass, num_passes):

@@ -69,10 +69,7 @@ def run(
     task = tagging.make_task(train, test, "chunking", score)
     rows = []
     for method in methods():
-        runs = [
-            tagging.fit(method, task, seed=seed, num_passes=num_passes)
-            for seed in range(num_seeds)
-        ]
+        runs = tagging.fit(method, task, num_seeds=num_seeds, num_passes=num_passes)
         rows.append(tagging.summary(method.name, runs, method.paper))
         say(_line(rows[-1]))
     for name, settings in (
@@ -155,8 +152,8 @@ def _shares(
         )
         for method in methods():
             if method.name in chosen:
-                done = tagging.fit(method, task, seed=0, num_passes=num_passes)
-                chosen[method.name].append(done.f1)
+                runs = tagging.fit(method, task, num_seeds=1, num_passes=num_passes)
+                chosen[method.name].append(runs[0].f1)
         latest = ", ".join(f"{name} {f1[-1]:.2f}" for name, f1 in chosen.items())
         say(f"share {share:.1f}: {latest}")
     return {

@@ -84,9 +84,9 @@ def run(
     for template in ("segmentation", "segmentation-folded", "segmentation-classes"):
         task = tagging.make_task(train, test, template, score)
         for method in methods() if template != "segmentation-classes" else _main():
-            done = tagging.fit(method, task, seed=0, num_passes=num_passes)
+            runs = tagging.fit(method, task, num_seeds=1, num_passes=num_passes)
             paper = method.paper if template != "segmentation-classes" else None
-            row = tagging.summary(method.name, [done], paper)
+            row = tagging.summary(method.name, runs, paper)
             rows.append(row | {"template": template})
             say(
                 f"{template:22} {method.name:52} F1 {row['f1']:.2f}"

@@ -1,7 +1,6 @@
 """Train a tagger, score it, and say how long it took: shared by the BOL experiments."""
 
 import dataclasses
-import inspect
 import time
 from collections.abc import Callable
 from types import ModuleType
@@ -73,37 +72,40 @@ class Scored:
     mistakes: list[int]
 
 
-def fit(method: Method, task: Task, *, seed: int, num_passes: int) -> Scored:
-    """Train by passes and score the final model on the test."""
+def fit(method: Method, task: Task, *, num_seeds: int, num_passes: int) -> list[Scored]:
+    """Train by passes and score the final model on the test, once a seed."""
     template = features.with_orders(task.template, method.orders)
     space = dataclasses.replace(
         task.encoder.space,
         orders=template.orders,
         has_transitions=template.has_transitions,
     )
-    train = dataclasses.replace(task.train, space=space)
-    test = dataclasses.replace(task.test, space=space)
+    train = loops.stream(dataclasses.replace(task.train, space=space))
+    test = loops.stream(dataclasses.replace(task.test, space=space))
     learner = method.module.learner(**method.settings)
-    seconds, compile_seconds, mistakes = 0.0, 0.0, []
-    for done in loops.passes(
-        learner, loops.stream(train), key=jax.random.key(seed), num_passes=num_passes
-    ):
-        seconds += done.seconds
-        compile_seconds += done.compile_seconds
-        mistakes.append(int(done.trace.is_mistake.sum()))
-    began = time.perf_counter()
-    final = jax.jit(method.module.final_params).lower(done.state).compile()
-    compile_seconds += time.perf_counter() - began
-    began = time.perf_counter()
-    params = jax.block_until_ready(final(done.state))
-    seconds += time.perf_counter() - began
-    del done
     model = models.bilinear if method.is_bilinear else models.linear
     predict = jax.jit(lambda *given: loops.predict(model.scores, *given))
-    labels = np.asarray(predict(params, loops.stream(test)))
-    predicted = np.array(task.encoder.labels)[labels]
-    f1 = task.score(predicted, task.gold)
-    return Scored(seed, f1, seconds, compile_seconds, mistakes)
+    final = jax.jit(method.module.final_params)
+    runs = []
+    for seed in range(num_seeds):
+        seconds, compile_seconds, mistakes = 0.0, 0.0, []
+        for done in loops.passes(
+            learner, train, key=jax.random.key(seed), num_passes=num_passes
+        ):
+            seconds += done.seconds
+            compile_seconds += done.compile_seconds
+            mistakes.append(int(done.trace.is_mistake.sum()))
+        began = time.perf_counter()
+        compiled = final.lower(done.state).compile()
+        compile_seconds += time.perf_counter() - began
+        began = time.perf_counter()
+        params = jax.block_until_ready(compiled(done.state))
+        seconds += time.perf_counter() - began
+        del done
+        labels = np.array(task.encoder.labels)[np.asarray(predict(params, test))]
+        f1 = task.score(labels, task.gold)
+        runs.append(Scored(seed, f1, seconds, compile_seconds, mistakes))
+    return runs
 
 
 def summary(name: str, runs: list[Scored], paper: float | None) -> dict[str, Any]:
@@ -119,14 +121,3 @@ def summary(name: str, runs: list[Scored], paper: float | None) -> dict[str, Any
         "mistakes_by_pass": runs[0].mistakes,
         "paper": paper,
     }
-
-
-def settings_text(method: Method) -> str:
-    """Write the settings that are not the default, for the table."""
-    defaults = inspect.signature(method.module.learner).parameters
-    parts = [
-        f"{name}={value}"
-        for name, value in method.settings.items()
-        if defaults[name].default != value
-    ]
-    return ", ".join(parts)

@@ -1,0 +1,27 @@
+"""The README's example runs as printed, and its commands exist."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+README = pathlib.Path(__file__).parent.parent / "README.md"
+
+
+def test_python_example_runs_as_printed(tmp_path):
+    (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    script = tmp_path / "example.py"
+    script.write_text(example)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    f1, mistakes = done.stdout.splitlines()
+    assert float(f1.removeprefix("word F1 ")) > 85
+    counts = [int(n) for n in re.findall(r"\d+", mistakes)]
+    assert len(counts) == 5 and counts[-1] < counts[0]
+
+
+def test_linked_files_are_there():
+    for link in re.findall(r"\]\(((?!http)[^)#]+)\)", README.read_text()):
+        assert (README.parent / link).exists(), link
