@@ -26,6 +26,7 @@ from lowrank_jax.types import Learner, Sentence, Sequences, Space
 __all__ = [
     "Pass",
     "Stream",
+    "iterations",
     "order_of",
     "passes",
     "predict",
@@ -191,6 +192,52 @@ def passes(
         seconds = time.perf_counter() - began
         yield Pass(index, state, jax.device_get(trace), seconds, compile_seconds)
         compile_seconds = 0.0
+
+
+@functools.lru_cache(maxsize=8)
+def _iteration(learner: Learner) -> Any:
+    return jax.jit(learner.update, donate_argnums=0)
+
+
+def iterations(
+    learner: Learner,
+    corpus: Any,
+    *,
+    key: jax.Array,
+    num_iterations: int,
+    state: Any = None,
+    first_iteration: int = 0,
+) -> Iterator[Pass]:
+    """Run a batch learner, and hand out each iteration as it ends.
+
+    Ends early where `Info.converged` says so. The trace of an iteration is its `Info`.
+
+    Args:
+      learner: any of `batch` whose `update` takes a whole corpus.
+      corpus: what its `update` takes, made once on the host.
+      key: of the start.
+      num_iterations: at most so many in all, counting those before `first_iteration`.
+      state: where to go on from; None starts anew. It is donated.
+      first_iteration: index of the first one to run.
+    """
+    checks.whole(num_iterations=num_iterations)
+    checks.whole(least=0, first_iteration=first_iteration)
+    began = time.perf_counter()
+    if state is None:
+        state = jax.jit(learner.init)(key, corpus)
+    compiled = _iteration(learner).lower(state, corpus).compile()
+    jax.block_until_ready(state)
+    compile_seconds = time.perf_counter() - began
+    for index in range(first_iteration, num_iterations):
+        began = time.perf_counter()
+        state, info = compiled(state, corpus)
+        jax.block_until_ready((state, info))
+        seconds = time.perf_counter() - began
+        info = jax.device_get(info)
+        yield Pass(index, state, info, seconds, compile_seconds)
+        compile_seconds = 0.0
+        if info.converged:
+            break
 
 
 def train(

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
-from lowrank_jax import batch, data, metrics, online
+from lowrank_jax import batch, data, loops, metrics, models, online
 from lowrank_jax.reproduce import tagging
 from lowrank_jax.reproduce.tagging import Method
 
@@ -102,12 +103,24 @@ def _line(row: dict[str, Any]) -> str:
 def _crf(
     name: str, settings: dict[str, Any], task: tagging.Task, num_iterations: int
 ) -> dict[str, Any]:
-    labels, seconds, compile_seconds = batch.crf.train_and_tag(
-        task.train, task.test, num_iterations=num_iterations, **settings
-    )
-    predicted = np.array(task.encoder.labels)[labels]
-    found = tagging.Scored(0, score(predicted, task.gold), seconds, compile_seconds, [])
-    return tagging.summary(name, [found], None)
+    learner, seconds, compile_seconds = batch.crf.learner(**settings), 0.0, 0.0
+    for done in loops.iterations(
+        learner,
+        batch.crf.lay_out(task.train),
+        key=jax.random.key(0),
+        num_iterations=num_iterations,
+    ):
+        seconds += done.seconds
+        compile_seconds += done.compile_seconds
+    params = batch.crf.final_params(done.state)
+    labels = loops.predict_batch(models.linear, params, task.test)
+    f1 = score(np.array(task.encoder.labels)[labels], task.gold)
+    scored = tagging.Scored(0, f1, seconds, compile_seconds, [])
+    row = tagging.summary(name, [scored], None)
+    return row | {
+        "iterations": done.pass_index + 1,
+        "num_nonzero": int(done.trace.num_nonzero),
+    }
 
 
 def _peers(
