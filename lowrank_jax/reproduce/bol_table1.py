@@ -109,7 +109,7 @@ def plot(result: dict[str, Any], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
+    figure, axes = plt.subplots(figsize=(6.4, 5.2), layout="constrained")
     for row in result["rows"]:
         if row["template"] == "segmentation-folded":
             curve = row["mistakes_by_pass"]
@@ -119,6 +119,6 @@ def plot(result: dict[str, Any], path: Path) -> None:
     axes.set_yscale("log")
     axes.set_title("PFR 1998-01, nine character templates, width folded", loc="left")
     axes.grid(alpha=0.3)
-    axes.legend(frameon=False, fontsize=8)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=7)
     figure.savefig(path, dpi=150)
     plt.close(figure)
