@@ -1,4 +1,6 @@
-r"""Proximal maps: :math:`\operatorname{prox}_h(z) = \arg\min_x h(x) + \frac12\|x - z\|^2`.
+r"""Proximal maps of penalties.
+
+.. math:: \operatorname{prox}_h(z) = \arg\min_x h(x) + \tfrac12\|x - z\|^2
 
 Each works on an array of any shape and keeps its dtype; the strengths may be traced and
 must be zero or more.
@@ -34,7 +36,7 @@ def squared_l2(values: jax.Array, strength: float | jax.Array) -> jax.Array:
 
 
 def l2_norm(values: jax.Array, strength: float | jax.Array) -> jax.Array:
-    r"""Return the prox of :math:`\tau\|x\|_2`, the norm of the whole array, not squared.
+    r"""Return the prox of :math:`\tau\|x\|_2`, the norm of the array, not squared.
 
     .. math:: z\,[1 - \tau / \|z\|]_+
 

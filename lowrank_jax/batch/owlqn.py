@@ -1,0 +1,240 @@
+r"""OWL-QN: L-BFGS for a smooth convex loss plus an l1 norm (Andrew and Gao, 2007).
+
+Minimises :math:`F(w) = f(w) + \lambda \|w\|_1`. Within one orthant F is smooth, so an
+iteration (1) takes the pseudo-gradient, the steepest descent of F with its sign turned,
+
+.. math:: \diamond_i = \begin{cases}
+   g_i + \lambda\operatorname{sign}(w_i) & w_i \ne 0 \\
+   \mathcal S_\lambda(g_i) & w_i = 0 \end{cases} \qquad g = \nabla f(w),
+
+(2) multiplies it by the L-BFGS inverse Hessian of f, (3) drops the entries of the
+direction that do not go down along :math:`-\diamond`, (4) searches along it from step 1
+by halving, with each point projected onto the orthant of w (of :math:`-\diamond` where
+w is 0): what would change sign becomes 0. That is what makes the solution sparse.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from lowrank_jax.linalg.prox import soft_threshold
+
+__all__ = ["Search", "Stepped", "init", "pseudo_gradient", "step"]
+
+Params = Any  # a tree of arrays
+ValueAndGradient = Callable[[Params], tuple[jax.Array, Params]]
+
+SUFFICIENT = 1e-4  # share of the decrease that the slope promises (Armijo)
+
+
+class Search(NamedTuple):
+    """What the next iteration needs beside the weights."""
+
+    value: jax.Array  # ()  f(w), infinite before the first iteration
+    gradient: Params  # of f at w
+    moves: Params  # (memory_size, ...)  w_{k+1} - w_k of the last iterations
+    changes: Params  # (memory_size, ...)  of the gradient
+    curvatures: jax.Array  # (memory_size,)  1 / <move, change>; 0 where there is none
+    scale: jax.Array  # ()  <move, change> / <change, change> of the last pair
+    num_pairs: jax.Array  # () int32  stored so far
+
+
+class Stepped(NamedTuple):
+    """After one iteration."""
+
+    params: Params
+    search: Search
+    objective: jax.Array  # ()  F(w)
+    objective_before: jax.Array  # ()
+    step_size: jax.Array  # ()  0 where no point with a sufficient decrease was found
+    num_evaluations: jax.Array  # () int32  of f and its gradient
+    gradient_norm: jax.Array  # ()  of the pseudo-gradient at the new point
+
+
+def init(params: Params, memory_size: int) -> Search:
+    """Return the search before the first iteration."""
+    dtype = jax.tree.leaves(params)[0].dtype
+
+    def stacked(leaf: jax.Array) -> jax.Array:
+        return jnp.zeros((memory_size, *leaf.shape), leaf.dtype)
+
+    return Search(
+        value=jnp.array(jnp.inf, dtype),
+        gradient=jax.tree.map(jnp.zeros_like, params),
+        moves=jax.tree.map(stacked, params),
+        changes=jax.tree.map(stacked, params),
+        curvatures=jnp.zeros((memory_size,), dtype),
+        scale=jnp.ones((), dtype),
+        num_pairs=jnp.zeros((), jnp.int32),
+    )
+
+
+def step(
+    value_and_gradient: ValueAndGradient,
+    strength: jax.Array,
+    params: Params,
+    search: Search,
+    *,
+    max_evaluations: int = 30,
+) -> Stepped:
+    """Run one iteration.
+
+    Args:
+      value_and_gradient: of the smooth loss f.
+      strength: lambda.
+      params: the weights w.
+      search: from `init` or the last iteration.
+      max_evaluations: of the line search; the step is halved after each.
+    """
+    is_new = jnp.isinf(search.value)
+    old_value, gradient = lax.cond(
+        is_new,
+        value_and_gradient,
+        lambda _: (search.value, search.gradient),
+        params,
+    )
+    objective = old_value + strength * _size(params)
+    downhill = pseudo_gradient(params, gradient, strength)
+    direction = jax.tree.map(jnp.negative, _inverse_hessian(search, downhill))
+    direction = jax.tree.map(
+        lambda d, p: jnp.where(d * p < 0, d, 0), direction, downhill
+    )
+    orthant = jax.tree.map(
+        lambda w, p: jnp.where(w != 0, jnp.sign(w), -jnp.sign(p)), params, downhill
+    )
+    # Nothing is known of the curvature yet: the first step has length 1 at most.
+    first = jnp.where(search.num_pairs > 0, 1, 1 / jnp.maximum(_norm(direction), 1))
+
+    def at(size: jax.Array) -> Params:
+        def move(w: jax.Array, d: jax.Array, sign: jax.Array) -> jax.Array:
+            moved = w + size * d
+            return jnp.where(moved * sign > 0, moved, 0)
+
+        return jax.tree.map(move, params, direction, orthant)
+
+    def is_wanted(trial: tuple) -> jax.Array:
+        index, _, _, _, is_good = trial
+        return ~is_good & (index < max_evaluations)
+
+    def halve(trial: tuple) -> tuple:
+        index, size, _, _, _ = trial
+        size = jnp.where(index > 0, size / 2, size)
+        point = at(size)
+        value, gradient = value_and_gradient(point)
+        slope = _inner(downhill, jax.tree.map(jnp.subtract, point, params))
+        bound = objective + SUFFICIENT * slope
+        is_good = (value + strength * _size(point) <= bound) & (slope < 0)
+        return index + 1, size, value, gradient, is_good
+
+    nothing = jnp.zeros((), jnp.int32)
+    start = (nothing, first, old_value, gradient, jnp.zeros((), bool))
+    num_trials, size, value, new, is_good = lax.while_loop(is_wanted, halve, start)
+    size = jnp.where(is_good, size, 0)
+    params, before = at(size), params
+    value, new = jax.tree.map(
+        lambda found, old: jnp.where(is_good, found, old),
+        (value, new),
+        (old_value, gradient),
+    )
+    move = jax.tree.map(jnp.subtract, params, before)
+    change = jax.tree.map(jnp.subtract, new, gradient)
+    return Stepped(
+        params=params,
+        search=_remember(search._replace(value=value, gradient=new), move, change),
+        objective=value + strength * _size(params),
+        objective_before=objective,
+        step_size=size,
+        num_evaluations=num_trials + is_new.astype(jnp.int32),
+        gradient_norm=_norm(pseudo_gradient(params, new, strength)),
+    )
+
+
+def pseudo_gradient(
+    params: Params, gradient: Params, strength: float | jax.Array
+) -> Params:
+    """Return the element of F's subdifferential at `params` with the least norm.
+
+    It is zero exactly at a minimum.
+
+    Args:
+      params: w.
+      gradient: of f at w.
+      strength: lambda.
+    """
+
+    def one(w: jax.Array, g: jax.Array) -> jax.Array:
+        at_zero = soft_threshold(g, strength)
+        return jnp.where(w != 0, g + strength * jnp.sign(w), at_zero)
+
+    return jax.tree.map(one, params, gradient)
+
+
+def _remember(search: Search, move: Params, change: Params) -> Search:
+    """Store a pair over the oldest one; a useless pair gets the weight 0.
+
+    No move at all means that the search has failed: all pairs are forgotten, and the
+    next iteration goes along the pseudo-gradient.
+    """
+    curvature, energy = _inner(move, change), _inner(change, change)
+    is_useful = curvature > 0
+    is_stuck = _inner(move, move) == 0
+    slot = search.num_pairs % search.curvatures.shape[0]
+
+    def store(stack: jax.Array, leaf: jax.Array) -> jax.Array:
+        return lax.dynamic_update_index_in_dim(stack, leaf, slot, 0)
+
+    weight = jnp.where(is_useful, 1 / jnp.where(is_useful, curvature, 1), 0)
+    curvatures = search.curvatures.at[slot].set(weight)
+    scale = jnp.where(
+        is_useful, curvature / jnp.where(is_useful, energy, 1), search.scale
+    )
+    return search._replace(
+        moves=jax.tree.map(store, search.moves, move),
+        changes=jax.tree.map(store, search.changes, change),
+        curvatures=jnp.where(is_stuck, 0, curvatures),
+        scale=jnp.where(is_stuck, 1, scale),
+        num_pairs=jnp.where(is_stuck, 0, search.num_pairs + 1),
+    )
+
+
+def _inverse_hessian(search: Search, vector: Params) -> Params:
+    """Multiply by the L-BFGS inverse Hessian: the two-loop recursion."""
+    memory_size = search.curvatures.shape[0]
+    age = jnp.arange(memory_size, dtype=jnp.int32)
+    oldest_first = (search.num_pairs + age) % memory_size
+
+    def pair(slot: jax.Array) -> tuple[Params, Params]:
+        return jax.tree.map(lambda stack: stack[slot], (search.moves, search.changes))
+
+    def right(vector: Params, slot: jax.Array) -> tuple[Params, jax.Array]:
+        move, change = pair(slot)
+        share = search.curvatures[slot] * _inner(move, vector)
+        return jax.tree.map(lambda v, y: v - share * y, vector, change), share
+
+    def left(vector: Params, inputs: tuple) -> tuple[Params, None]:
+        slot, share = inputs
+        move, change = pair(slot)
+        share = share - search.curvatures[slot] * _inner(change, vector)
+        return jax.tree.map(lambda v, s: v + share * s, vector, move), None
+
+    vector, shares = lax.scan(right, vector, oldest_first, reverse=True)
+    vector = jax.tree.map(lambda v: search.scale * v, vector)
+    return lax.scan(left, vector, (oldest_first, shares))[0]
+
+
+def _inner(a: Params, b: Params) -> jax.Array:
+    products = jax.tree.map(
+        lambda x, y: jnp.vdot(x, y, precision=lax.Precision.HIGHEST), a, b
+    )
+    return jnp.stack(jax.tree.leaves(products)).sum()
+
+
+def _norm(a: Params) -> jax.Array:
+    return jnp.sqrt(_inner(a, a))
+
+
+def _size(a: Params) -> jax.Array:
+    return jnp.stack([jnp.abs(leaf).sum() for leaf in jax.tree.leaves(a)]).sum()

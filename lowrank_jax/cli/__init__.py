@@ -1,0 +1,104 @@
+"""The command line: ``lowrank-jax COMMAND ...``, one module a command.
+
+A command is a module with ``add_parser(commands)``, which adds its parser and sets
+``run``, a function from the parsed arguments to the exit status. To add one, write the
+module and put its name into `COMMANDS`. JAX takes long to import, so a module imports
+it, and what needs it, inside its functions.
+
+Exit status: 0 done, 1 a check failed, 2 bad input (one sentence on standard error, no
+traceback), 130 interrupted.
+"""
+
+import argparse
+import importlib
+import os
+import sys
+from typing import Any, NoReturn
+
+from lowrank_jax import __version__
+from lowrank_jax.checks import InputError
+
+__all__ = ["COMMANDS", "main"]
+
+#: Names of the commands, in the order of the help; each is a module of this package.
+COMMANDS = ("demo", "train", "tag", "eval", "datasets", "reproduce", "bench")
+
+_DESCRIPTION = """\
+Low-rank bilinear models for sequences, trained online, with certificates.
+"""
+
+_EPILOG = """\
+examples:
+  lowrank-jax demo --out demo-report
+  lowrank-jax train bol --train train.txt --test test.txt --model chunker
+  lowrank-jax tag chunker new.txt > tagged.txt
+  lowrank-jax eval test.txt tagged.txt
+
+lowrank-jax COMMAND --help tells more about each command.
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line and return the exit status.
+
+    Args:
+      argv: the arguments; by default those of the process.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8")
+    try:
+        arguments = _parser().parse_args(argv)
+        status = arguments.run(arguments)
+        sys.stdout.flush()  # a closed pipe is noticed here, not at the exit
+        return status
+    except SystemExit as stop:  # argparse: --help, --version, a wrong argument
+        return stop.code if isinstance(stop.code, int) else 0
+    except KeyboardInterrupt:
+        print("lowrank-jax: interrupted.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # whoever reads has enough (head): not an error
+        _forget_output()
+        return 0
+    except InputError as error:
+        print(f"lowrank-jax: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:  # a full disk, a folder without permission
+        place = f"{error.filename}: " if error.filename else ""
+        reason = error.strerror or str(error)
+        print(f"lowrank-jax: {place}{reason}.", file=sys.stderr)
+        return 2
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one sentence."""
+
+    def __init__(self, **given: Any) -> None:
+        given.setdefault("allow_abbrev", False)
+        given.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        super().__init__(**given)
+
+    def error(self, message: str) -> NoReturn:
+        """Print one sentence and exit with status 2."""
+        print(f"{self.prog}: {message}; see {self.prog} --help.", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="lowrank-jax", description=_DESCRIPTION, epilog=_EPILOG)
+    version = f"lowrank-jax {__version__}"
+    parser.add_argument("--version", action="version", version=version)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        importlib.import_module(f"lowrank_jax.cli.{name}").add_parser(commands)
+    return parser
+
+
+def _forget_output() -> None:
+    """Send what is still to be written nowhere, so that the exit is quiet."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):  # a stream without a file behind it
+        pass

@@ -1,0 +1,133 @@
+"""Where the commands read and write: data by name, targets checked beforehand."""
+
+import argparse
+import json
+import os
+import pathlib
+import sys
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+from lowrank_jax.checks import InputError
+
+if TYPE_CHECKING:
+    from lowrank_jax.data.corpus import Corpus
+
+__all__ = [
+    "FORMATS",
+    "add_data_dir",
+    "check_place",
+    "find_data",
+    "place_of_token",
+    "read_corpus",
+    "write_json",
+]
+
+#: Formats of training files and the shipped template of each.
+FORMATS = {"conll": "chunking", "segmentation": "segmentation", "nettalk": "nettalk"}
+
+_SUFFIXES = ("", ".xz", ".gz")
+
+
+def add_data_dir(parser: argparse.ArgumentParser) -> None:
+    """Add the option ``--data-dir``."""
+    parser.add_argument(
+        "--data-dir",
+        metavar="DIR",
+        help="where data files such as conll2000/train.txt are looked for if they are "
+        "not a path; default: $LOWRANK_JAX_DATA, else the user's cache folder",
+    )
+
+
+def find_data(name: str, data_dir: str | None = None) -> str:
+    """Return the path of a data file: as given, or in the data folder.
+
+    Args:
+      name: a path, ``-`` for standard input, or a path below the data folder, with or
+        without ``.xz`` or ``.gz``.
+      data_dir: of ``--data-dir``.
+    """
+    if name == "-" or os.path.exists(name):
+        return name
+    from lowrank_jax.data import data_folders
+
+    folders = data_folders(data_dir)
+    if not os.path.isabs(name):
+        plain = name.removesuffix(".xz").removesuffix(".gz")
+        for folder in folders:
+            for form in (name, *(plain + suffix for suffix in _SUFFIXES)):
+                if (folder / form).is_file():
+                    return str(folder / form)
+    places = " or ".join(str(folder) for folder in folders)
+    raise InputError(f"{name} does not exist, nor is it in {places}; check the path.")
+
+
+def read_corpus(path: str, file_format: str) -> "Corpus":
+    """Read a labelled corpus of one of the `FORMATS`."""
+    from lowrank_jax import data
+
+    readers: dict[str, Any] = {
+        "conll": data.read_conll,
+        "segmentation": data.read_segmentation,
+        "nettalk": data.read_nettalk,
+    }
+    return readers[file_format](path)
+
+
+def place_of_token(path: str, corpus: "Corpus", file_format: str, token: int) -> str:
+    """Name file and line of a token, for a message."""
+    from lowrank_jax import data
+
+    sentence = int((corpus.offsets <= token).sum()) - 1
+    if path == "-" or file_format == "nettalk":
+        return f"{corpus.source}, sentence {sentence + 1}"
+    lines = data.read_text(path).split("\n")
+    filled = [number for number, line in enumerate(lines, 1) if line.strip()]
+    line = filled[token if file_format == "conll" else sentence]
+    return f"{corpus.source}:{line}"
+
+
+def check_place(path: str | os.PathLike[str]) -> None:
+    """Raise `InputError` unless a file or folder can be made at this path.
+
+    The nearest folder that exists is tried out by making a folder in it: permission
+    bits alone do not tell (read-only disks, quotas, the superuser).
+    """
+    place = pathlib.Path(path).absolute()
+    above = place if place.is_dir() else place.parent
+    while not above.exists():
+        above = above.parent
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix=".lowrank-jax-", dir=above))
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written ({above}: {error.strerror}); name another place."
+        ) from None
+
+
+def check_json(path: str | None) -> None:
+    """Raise `InputError` unless `write_json` can write there."""
+    if path is None or path == "-":
+        return
+    if os.path.isdir(path):
+        raise InputError(f"{path} is a folder; name a file for the JSON result.")
+    check_place(path)
+
+
+def write_json(path: str | None, result: dict[str, Any]) -> None:
+    """Write a result atomically; ``-`` is standard output, None does nothing."""
+    if path is None:
+        return
+    text = json.dumps(result, indent=1, ensure_ascii=False) + "\n"
+    if path == "-":
+        sys.stdout.write(text)
+        return
+    from lowrank_jax.checkpoint import replace_file
+
+    pathlib.Path(path).absolute().parent.mkdir(parents=True, exist_ok=True)
+    content = text.encode("utf-8", "backslashreplace")
+    replace_file(path, lambda file: _put(file, content))
+
+
+def _put(file: Any, content: bytes) -> None:
+    file.write(content)

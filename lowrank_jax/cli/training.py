@@ -1,0 +1,215 @@
+"""Run a learner pass by pass with checkpoints, and go on from one bit for bit."""
+
+import hashlib
+import pathlib
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+
+from lowrank_jax import checkpoint, loops
+from lowrank_jax.checks import InputError
+from lowrank_jax.cli.progress import Progress
+from lowrank_jax.cli.signals import StopRequest
+from lowrank_jax.tagger import CHECKPOINT
+
+if TYPE_CHECKING:
+    from lowrank_jax.data.corpus import Corpus
+    from lowrank_jax.types import Learner
+
+__all__ = ["Job", "Outcome", "fingerprint", "run"]
+
+
+class Job(NamedTuple):
+    """What to train, and how.
+
+    Attributes:
+      learner: of an online or a batch module.
+      kind: ``"online"`` or ``"batch"``.
+      corpus: the training data on the device, as the learner takes them.
+      num_sentences: in them.
+      seed: of the random key.
+      num_passes: in all; of a batch learner, iterations at most.
+      settings: all that the result depends on except the number of passes, ready for
+        JSON: a checkpoint with other settings is not gone on from.
+      folder: of the model, where the checkpoint is kept.
+      checkpoint_seconds: at least so long between two checkpoints.
+      keep_checkpoint: whether one is written at the end, too.
+    """
+
+    learner: "Learner"
+    kind: str
+    corpus: Any
+    num_sentences: int
+    seed: int
+    num_passes: int
+    settings: dict[str, Any]
+    folder: pathlib.Path
+    checkpoint_seconds: float
+    keep_checkpoint: bool
+
+
+class Outcome(NamedTuple):
+    """What came of it.
+
+    Attributes:
+      state: after the last pass.
+      history: one entry a pass: number of mistakes, loss, seconds.
+      compile_seconds: of all runs that led here.
+      stopped_by: number of the signal that ended the run early, else None.
+    """
+
+    state: Any
+    history: list[dict[str, Any]]
+    compile_seconds: float
+    stopped_by: int | None
+
+
+def run(job: Job, *, resume: bool) -> Outcome:
+    """Train, writing checkpoints; stop early if a signal asks for it.
+
+    Args:
+      job: what to train.
+      resume: whether to go on from the checkpoint in the folder, if there is one.
+    """
+    path = job.folder / CHECKPOINT
+    state, history, compile_seconds = None, [], 0.0
+    if path.exists() and resume:
+        state, record = _load(job, path)
+        history, compile_seconds = record["history"], record["compile_seconds"]
+        _note(f"going on from {path}: {_count(len(history))} done.")
+    elif path.exists():
+        _note(
+            f"{path} is of an unfinished run and will be replaced; to go on from it, "
+            f"stop this run and say --resume."
+        )
+    elif resume:
+        _note(f"there is no checkpoint in {job.folder}: starting from the beginning.")
+    if _is_done(history, job):
+        return Outcome(state, history, compile_seconds, None)
+    saved_at = time.monotonic()
+    message = "lowrank-jax: stopping after this pass; again to stop at once."
+    unit = "pass" if job.kind == "online" else "iteration"
+    progress = Progress(job.num_passes, len(history), unit)
+    with StopRequest(message) as stop, progress:
+        for done in _passes(job, state, len(history)):
+            compile_seconds += done.compile_seconds
+            history.append(_entry(done, job))
+            progress.show(history[-1])
+            is_last = _is_done(history, job)
+            is_due = time.monotonic() - saved_at >= job.checkpoint_seconds
+            if stop.number or (job.keep_checkpoint if is_last else is_due):
+                record = {
+                    "settings": job.settings,
+                    "history": history,
+                    "compile_seconds": compile_seconds,
+                }
+                job.folder.mkdir(parents=True, exist_ok=True)
+                checkpoint.save(path, done.state, record)
+                saved_at = time.monotonic()
+            if stop.number:
+                break
+    if stop.number:
+        _note(f"stopped after {_count(len(history))}; go on with --resume.")
+    return Outcome(done.state, history, compile_seconds, stop.number)
+
+
+def fingerprint(corpus: "Corpus") -> str:
+    """Return the SHA-256 of all strings and sentence ends of a corpus."""
+    digest = hashlib.sha256(corpus.offsets.astype("<i8").tobytes())
+    for column in (*corpus.columns, corpus.labels):
+        text = "\n".join(column.tolist()) if column is not None else ""
+        digest.update(f"{len(text)}\n{text}".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()
+
+
+def _load(job: Job, path: pathlib.Path) -> tuple[Any, dict[str, Any]]:
+    """Read the checkpoint, if it is of this job."""
+    record = checkpoint.read_metadata(path)
+    differences = _differences(record["settings"], job.settings)
+    if differences:
+        raise InputError(
+            f"{path} was made with {' and '.join(differences)}; give the same "
+            f"arguments, or leave out --resume to start from the beginning."
+        )
+    num_done = len(record["history"])
+    if num_done > job.num_passes:
+        raise InputError(
+            f"{path} has {_count(num_done)} already where --passes says "
+            f"{job.num_passes}; ask for at least {num_done}."
+        )
+    first = job.corpus
+    if job.kind == "online":
+        first = loops.sentence(job.corpus, 0)
+    like = jax.eval_shape(job.learner.init, jax.random.key(0), first)
+    return checkpoint.load(path, like)
+
+
+def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Name the settings in which two runs differ."""
+    found = []
+    for name in sorted(old.keys() | new.keys()):
+        before, now = old.get(name), new.get(name)
+        if before == now:
+            continue
+        if isinstance(before, dict) and isinstance(now, dict):
+            found += _differences(before, now)
+        elif name in ("data", "template"):
+            found.append(f"other {name}")
+        else:
+            found.append(f"{name}={before} instead of {now}")
+    return found
+
+
+def _passes(job: Job, state: Any, num_done: int) -> Iterator[loops.Pass]:
+    """Run what is left to do."""
+    key = jax.random.key(job.seed)
+    if job.kind == "online":
+        return loops.passes(
+            job.learner,
+            job.corpus,
+            key=key,
+            num_passes=job.num_passes,
+            state=state,
+            first_pass=num_done,
+        )
+    return loops.iterations(
+        job.learner,
+        job.corpus,
+        key=key,
+        num_iterations=job.num_passes,
+        state=state,
+        first_iteration=num_done,
+    )
+
+
+def _is_done(history: list[dict[str, Any]], job: Job) -> bool:
+    """Whether all passes are done, or the learner says it has converged."""
+    has_converged = bool(history) and history[-1].get("converged", False)
+    return has_converged or len(history) == job.num_passes
+
+
+def _entry(done: loops.Pass, job: Job) -> dict[str, Any]:
+    """What to remember of a pass."""
+    entry: dict[str, Any] = {
+        "sentences": job.num_sentences,
+        "seconds": float(done.seconds),
+    }
+    trace = done.trace
+    if job.kind == "batch":
+        entry["objective"] = float(trace.objective)
+        entry["converged"] = bool(trace.converged)
+    else:
+        entry["mistakes"] = int(trace.is_mistake.sum())
+        entry["loss"] = float(trace.loss.sum(dtype=float))
+    return entry
+
+
+def _count(number: int) -> str:
+    return f"{number} pass" if number == 1 else f"{number} passes"
+
+
+def _note(sentence: str) -> None:
+    print(f"lowrank-jax: {sentence}", file=sys.stderr, flush=True)
