@@ -90,7 +90,7 @@ def speed() -> str:
     )
     return (
         "### Speed beside CRFsuite\n\n"
-        "CoNLL-2000, one machine of 2 cores, one run, compilation apart. "
+        f"CoNLL-2000, {result['num_cores']} cores, one run, compilation apart. "
         "`lowrank-jax bench sequence`\n\n"
         + table(["one pass, median of the first five", "time", "ratio"], rows)
         + "\n"

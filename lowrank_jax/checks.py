@@ -20,17 +20,17 @@ class InputError(ValueError):
 
 
 def positive(**values: object) -> None:
-    """Raise unless each concrete number is greater than zero."""
+    """Raise unless each concrete number is greater than zero and finite."""
     for name, value in values.items():
-        if isinstance(value, float | int | np.number) and not value > 0:
-            raise InputError(f"`{name}` must be positive, got {value}.")
+        if isinstance(value, float | int | np.number) and not 0 < value < np.inf:
+            raise InputError(f"`{name}` must be positive and finite, got {value}.")
 
 
 def non_negative(**values: object) -> None:
-    """Raise unless each concrete number is zero or more."""
+    """Raise unless each concrete number is zero or more, and finite."""
     for name, value in values.items():
-        if isinstance(value, float | int | np.number) and not value >= 0:
-            raise InputError(f"`{name}` must be zero or more, got {value}.")
+        if isinstance(value, float | int | np.number) and not 0 <= value < np.inf:
+            raise InputError(f"`{name}` must be zero or more and finite, got {value}.")
 
 
 def whole(*, least: int = 1, **values: object) -> None:

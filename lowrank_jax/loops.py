@@ -175,6 +175,14 @@ def passes(
     """
     checks.whole(num_passes=num_passes)
     checks.whole(least=0, first_pass=first_pass)
+    if corpus.starts.shape[0] == 0:
+        raise checks.InputError("There is no sentence to train on.")
+    num_unknown = int((corpus.labels < 0).sum())
+    if num_unknown:
+        raise checks.InputError(
+            f"{num_unknown} tokens have no known label (-1): training needs them all; "
+            "encode the training corpus with its labels."
+        )
     key_start, key_order = jax.random.split(key)
     num_sentences = corpus.starts.shape[0]
     began = time.perf_counter()

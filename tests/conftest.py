@@ -3,8 +3,14 @@
 import os
 import pathlib
 
-import jax
-import pytest
+# Tests compile hundreds of small programs and run each once: spare LLVM the effort.
+os.environ["XLA_FLAGS"] = (
+    os.environ.get("XLA_FLAGS", "")
+    + " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+)
+
+import jax  # noqa: E402
+import pytest  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from lowrank_jax import loops
+from lowrank_jax.batch import bcd, crf
 from lowrank_jax.data import dense_task
 from lowrank_jax.online import bol, bol_dense, mira, perceptron
 from lowrank_jax.types import Learner
@@ -39,6 +40,13 @@ def matrices(dtype):
     return jax.vmap(bol_dense.binary)(x, y)
 
 
+def whole_corpora(dtype):
+    del dtype
+    sequences = random_task(("01", "0"), has_transitions=True)
+    lanes = crf.lay_out(sequences)
+    return jax.tree.map(lambda part: jnp.stack([jnp.asarray(part)] * 3), lanes)
+
+
 CASES = {
     "perceptron": Case(perceptron, {}, "step_size", sentences),
     "mira": Case(mira, {}, "max_step_size", sentences),
@@ -47,6 +55,9 @@ CASES = {
     "bol rank 2": Case(bol, {"rank": 2}, "step_size", sentences),
     "bol paper": Case(bol, {"variant": "paper"}, "step_size", sentences),
     "bol exact": Case(bol, {"variant": "exact"}, "step_size", sentences),
+    "bcd": Case(bcd, {"num_rounds_per_block": 5}, "max_step_size", sentences),
+    "crf l2": Case(crf, {}, "strength", whole_corpora),
+    "crf l1": Case(crf, {"penalty": "l1"}, "strength", whole_corpora),
     "bol_dense exact": Case(bol_dense, {}, "step_size", matrices),
     "bol_dense paper": Case(bol_dense, {"variant": "paper"}, "step_size", matrices),
     "bol_dense power": Case(
@@ -148,10 +159,12 @@ def test_runs_with_x64_off(name):
     with jax.enable_x64(False):
         learner, state, examples, _ = start(CASES[name], jnp.float32)
         final, trace = jax.lax.scan(learner.update, state, examples)
-        assert trace.loss.dtype == jnp.float32
-        assert np.isfinite(np.asarray(trace.loss)).all()
-        assert trace.is_mistake.any()
-        assert final.num_rounds == len(trace.loss)
+        numbers = trace.objective if hasattr(trace, "objective") else trace.loss
+        assert numbers.dtype == jnp.float32
+        assert np.isfinite(np.asarray(numbers)).all()
+        assert len(set(np.asarray(numbers).tolist())) > 1  # something was learnt
+        if hasattr(final, "num_rounds"):
+            assert final.num_rounds == len(numbers)
 
 
 @each_case

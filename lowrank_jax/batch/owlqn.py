@@ -48,7 +48,7 @@ class Stepped(NamedTuple):
     params: Params
     search: Search
     objective: jax.Array  # ()  F(w)
-    objective_before: jax.Array  # ()
+    objective_before: jax.Array  # ()  infinite in the first iteration
     step_size: jax.Array  # ()  0 where no point with a sufficient decrease was found
     num_evaluations: jax.Array  # () int32  of f and its gradient
     gradient_norm: jax.Array  # ()  of the pseudo-gradient at the new point
@@ -80,7 +80,9 @@ def step(
     *,
     max_evaluations: int = 30,
 ) -> Stepped:
-    """Run one iteration.
+    """Run one iteration; the first one evaluates the start and does not move.
+
+    So the loss stands in the program once, and takes its time to compile once.
 
     Args:
       value_and_gradient: of the smooth loss f.
@@ -89,13 +91,8 @@ def step(
       search: from `init` or the last iteration.
       max_evaluations: of the line search; the step is halved after each.
     """
-    is_new = jnp.isinf(search.value)
-    old_value, gradient = lax.cond(
-        is_new,
-        value_and_gradient,
-        lambda _: (search.value, search.gradient),
-        params,
-    )
+    is_new = jnp.isinf(search.value)  # then the only trial is the start itself
+    old_value, gradient = search.value, search.gradient
     objective = old_value + strength * _size(params)
     downhill = pseudo_gradient(params, gradient, strength)
     direction = jax.tree.map(jnp.negative, _inverse_hessian(search, downhill))
@@ -107,6 +104,7 @@ def step(
     )
     # Nothing is known of the curvature yet: the first step has length 1 at most.
     first = jnp.where(search.num_pairs > 0, 1, 1 / jnp.maximum(_norm(direction), 1))
+    first = jnp.where(is_new, 0, first)
 
     def at(size: jax.Array) -> Params:
         def move(w: jax.Array, d: jax.Array, sign: jax.Array) -> jax.Array:
@@ -126,7 +124,8 @@ def step(
         value, gradient = value_and_gradient(point)
         slope = _inner(downhill, jax.tree.map(jnp.subtract, point, params))
         bound = objective + SUFFICIENT * slope
-        is_good = (value + strength * _size(point) <= bound) & (slope < 0)
+        is_lower = (value + strength * _size(point) <= bound) & (slope < 0)
+        is_good = is_new | is_lower
         return index + 1, size, value, gradient, is_good
 
     nothing = jnp.zeros((), jnp.int32)
@@ -147,7 +146,7 @@ def step(
         objective=value + strength * _size(params),
         objective_before=objective,
         step_size=size,
-        num_evaluations=num_trials + is_new.astype(jnp.int32),
+        num_evaluations=num_trials,
         gradient_norm=_norm(pseudo_gradient(params, new, strength)),
     )
 

@@ -1,8 +1,9 @@
 """CRFsuite as a peer: one fit in a fresh process, the same features, JSON on stdout.
 
-CRFsuite shuffles with an unseeded global generator, so that two fits of one process are
-not two fits: each is a process of its own. Features are given as the ids of our own
-encoder, so that both sides have the same ones; unseen features are left out.
+CRFsuite shuffles with a global generator that it does not seed: fits of one process
+depend on each other, fits of fresh processes shuffle alike. So each fit is a process of
+its own, with its sentences in an order of its own. Features are given as the ids of our
+own encoder, so that both sides have the same ones; unseen features are left out.
 
     python -m lowrank_jax.bench.crfsuite ap 10 TRAIN TEST
 """
@@ -21,7 +22,12 @@ __all__ = ["fit"]
 
 
 def fit(
-    algorithm: str, num_iterations: int, train: Path | str, test: Path | str
+    algorithm: str,
+    num_iterations: int,
+    train: Path | str,
+    test: Path | str,
+    *,
+    seed: int = 0,
 ) -> dict[str, Any]:
     """Fit and score one model in a fresh process.
 
@@ -30,13 +36,14 @@ def fit(
       num_iterations: passes, or iterations of L-BFGS.
       train: CoNLL columns to train on.
       test: CoNLL columns to score.
+      seed: of the order in which sentences are given to CRFsuite.
 
     Returns:
       `seconds_per_pass` (a list), `train_seconds`, `f1`, `accuracy`,
       `tokens_per_second` (items built beforehand) and `tokens_per_second_strings`.
     """
     command = [sys.executable, "-m", __name__, algorithm, str(num_iterations)]
-    command += [str(train), str(test)]
+    command += [str(train), str(test), str(seed)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -49,13 +56,17 @@ def _attributes(sequences: Any) -> list[list[list[str]]]:
     return [rows[a:b] for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
 
 
-def _main(algorithm: str, num_iterations: str, train: str, test: str) -> None:
+def _main(
+    algorithm: str, num_iterations: str, train: str, test: str, seed: str = "0"
+) -> None:
     import pycrfsuite
 
     from lowrank_jax import data, features, metrics
 
     template = features.read_template("chunking")
     corpus = data.read_conll(train)
+    order = np.random.default_rng(int(seed)).permutation(corpus.num_sentences)
+    corpus = corpus.take(order)
     encoder, sequences = features.Encoder.fit_transform(corpus, template)
     trainer = pycrfsuite.Trainer(algorithm=algorithm, verbose=False)
     labels = np.asarray(corpus.labels).tolist()

@@ -24,7 +24,7 @@ from lowrank_jax.models import bilinear
 from lowrank_jax.online import mistakes, moves
 from lowrank_jax.types import Sentence
 
-__all__ = ["Mapped", "Moved", "Sums", "map_blocks", "move"]
+__all__ = ["Mapped", "Moved", "Sums", "first_of_its_kind", "map_blocks", "move"]
 
 # A warm start can lie exactly in an invariant subspace of a block of small integers
 # and would stay there for ever. This much of a fixed random vector lets it out.
@@ -154,9 +154,10 @@ def map_blocks(
         ratio = mapped.ratio
         if wants_ratio:
             sigma = jnp.linalg.svd(theta, compute_uv=False)
-            last, next_one = sigma[:, rank - 1], sigma[:, rank]
-            share = next_one / jnp.where(last > 0, last, 1)
-            ratio = jnp.maximum(ratio, share.max())
+            if rank < sigma.shape[1]:  # at full rank nothing is left: 0
+                last, next_one = sigma[:, rank - 1], sigma[:, rank]
+                share = next_one / jnp.where(last > 0, last, 1)
+                ratio = jnp.maximum(ratio, share.max())
         return Mapped(
             table=table,
             factor_sums=factor_sums,

@@ -100,7 +100,8 @@ def learner(
       variant: see the module.
       rank: at least 1; other than 1 only with ``"exact"``. Static.
       step_size: :math:`C`, positive. May be traced.
-      averaging: ``"none"``, ``"dual"`` (DR-B9) or ``"factors"`` (BOL-X2).
+      averaging: ``"none"``, ``"dual"`` (DR-B9: the exact map of the mean of Theta,
+        whatever map the rounds used) or ``"factors"`` (BOL-X2).
       num_inner_steps: R, for ``"power"`` and ``"paper"``. Static.
     """
     checks.choice(VARIANTS, variant=variant)

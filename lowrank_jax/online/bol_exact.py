@@ -72,4 +72,5 @@ def second_value(blocks: jax.Array, sigma: max_tree.MaxTree) -> jax.Array:
     r"""Return :math:`\sigma_2(\Theta)` over all blocks, exactly."""
     index = max_tree.argmax(sigma)
     values = jnp.linalg.svd(blocks[index], compute_uv=False)
-    return jnp.maximum(max_tree.largest_without(sigma, index), values[1])
+    others = max_tree.largest_without(sigma, index)
+    return jnp.maximum(others, values[1]) if values.shape[0] > 1 else others

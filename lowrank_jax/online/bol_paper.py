@@ -12,9 +12,10 @@ With unit :math:`\alpha, \beta`, :math:`\sigma_1 = \sigma_1(\Theta_{t-1})` and
        \qquad (11),\ (12)
 
 for R steps, then both are normalised. Theta is block-diagonal, so each touched block
-goes its own way but for the shared :math:`\sigma_1 = \max_k \sigma_1(\Theta_k)`, kept
-exactly in a tree of maxima (errata of BOL-Eq9-12 (b)); in the round of the first
-mistake :math:`\sigma_1(\Theta_1)` stands in (c).
+goes its own way but for the shared :math:`\sigma_1 = \max_k \sigma_1(\Theta_k)`, the
+maximum over all blocks, kept in a tree (errata of BOL-Eq9-12 (b)); in the round of the
+first mistake :math:`\sigma_1(\Theta_1)` stands in (c). The value of a touched block is
+found by warm-started power steps: a lower bound.
 
 Normalising all K blocks each round would cost O(K): the table holds
 :math:`A = \alpha/c_\alpha` and :math:`B = \beta/c_\beta`, and only the two numbers

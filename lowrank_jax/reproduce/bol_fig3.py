@@ -136,7 +136,7 @@ def _peers(
     ):
         runs = []
         for seed in range(repeats):
-            peer = crfsuite.fit(algorithm, iterations, train_file, test_file)
+            peer = crfsuite.fit(algorithm, iterations, train_file, test_file, seed=seed)
             runs.append(
                 tagging.Scored(seed, peer["f1"], peer["train_seconds"], 0.0, [])
             )

@@ -71,8 +71,10 @@ def best_step_size(num_mistakes: jax.Array, conjugate: jax.Array) -> BestStep:
       num_mistakes: M.
       conjugate: :math:`f = F^*(\Theta_M)` of a run with C = 1.
     """
-    f = jnp.where(conjugate > 0, conjugate, 1)
+    conjugate = jnp.asarray(conjugate)
+    num_mistakes = jnp.asarray(num_mistakes).astype(conjugate.dtype)
     has_moved = conjugate > 0
+    f = jnp.where(has_moved, conjugate, 1)
     return BestStep(
         step_size=jnp.where(has_moved, num_mistakes / (2 * f), 0),
         dual_objective=jnp.where(has_moved, num_mistakes**2 / (4 * f), 0),

@@ -33,6 +33,6 @@ def test_no_piece_is_lost_with_float32_and_whole_numbers():
     segments, rows = random_case(5, 4000, 9, 30)
     plan = plan_sums(segments, rows, num_segments=9, num_rows=30)
     assert len(plan.levels) > 2  # so that pieces of pieces occur
-    found = sum_rows(plan, jnp.ones((30, 1), jnp.float32))
+    found = jax.jit(sum_rows)(plan, jnp.ones((30, 1), jnp.float32))
     assert found.dtype == jnp.float32
     np.testing.assert_array_equal(found[:, 0], np.bincount(segments, minlength=9))

@@ -6,7 +6,7 @@ from lowrank_jax.data import bilinear_task
 from lowrank_jax.types import Sequences, Space
 
 
-def random_task(orders, *, has_transitions=False, seed=0, shared=False, num_labels=3):
+def random_task(orders, *, has_transitions=False, seed=0, shared=False):
     """Random ids and labels: nothing to learn, so mistakes never end.
 
     Features repeat within a sentence; some ids mean "not a feature"; with `shared`

@@ -9,6 +9,7 @@ from lowrank_jax import loops
 from lowrank_jax.checks import InputError
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import bol
+from lowrank_jax.types import Sequences, Space
 from tests.online import twins
 from tests.online.tasks import planted_task, random_task
 from tests.online.test_perceptron import in_order
@@ -81,6 +82,21 @@ def test_block_equals_plain_loops(name, rank):
     np.testing.assert_allclose(energy, (values**2).sum(axis=1), rtol=1e-6, atol=1e-12)
     projected = (first_order(final, labels) * mean_theta).sum(axis=(1, 2))
     np.testing.assert_allclose(projected, energy, rtol=1e-6, atol=1e-12)
+
+
+def test_dual_average_keeps_a_block_that_came_back_to_zero():
+    """DR-B9: Theta_k = 0 at the end, but not on average."""
+    ids, labels = np.zeros((2, 1), np.int32), np.array([1, 0], np.int32)
+    space = Space(1, 2, ("1",))
+    sequences = Sequences(ids, labels, np.arange(3, dtype=np.int32), space)
+    learner = bol.learner(num_power_steps=30, dtype=jnp.float64)
+    state, trace = in_order(learner, sequences, 1)
+    assert trace.is_mistake.all()  # one way, then the other
+    assert not np.asarray(state.blocks).any()
+    mean = np.asarray(-state.sums.blocks[:-1] / 2)
+    assert mean.any()
+    ours = first_order(bol.final_params(state), 2)
+    np.testing.assert_allclose(ours, mean, atol=1e-12)  # its rank is 1
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])

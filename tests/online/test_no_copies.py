@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from lowrank_jax import loops
+from lowrank_jax.batch import bcd
 from lowrank_jax.online import bol, mira, perceptron
 from lowrank_jax.types import Space
 
@@ -49,6 +50,7 @@ def large_copies(learner, orders) -> list[str]:
         (bol.learner(rank=2), ("01", "01")),
         (bol.learner(variant="paper"), ("01", "01")),
         (bol.learner(variant="exact"), ("01", "01")),
+        (bcd.learner(), ("01", "01")),
     ],
 )
 def test_a_pass_copies_no_large_table(learner, orders):
