@@ -250,7 +250,7 @@ def test_the_ratio_is_recorded_only_where_asked():
         ({"rank": 0}, "`rank` must be a whole number of at least 1, got 0"),
         ({"rank": 2, "variant": "paper"}, "needs variant='block'"),
         ({"averaging": "dual", "variant": "paper"}, "say 'factors' or 'none'"),
-        ({"step_size": -1.0}, "`step_size` must be positive, got -1.0"),
+        ({"step_size": -1.0}, "`step_size` must be positive and finite, got -1.0"),
         ({"record": ("gap",)}, "`record` must be one of 'ratio'"),
     ],
 )
