@@ -25,3 +25,14 @@ def test_python_example_runs_as_printed(tmp_path):
 def test_linked_files_are_there():
     for link in re.findall(r"\]\(((?!http)[^)#]+)\)", README.read_text()):
         assert (README.parent / link).exists(), link
+
+
+def test_figures_are_those_of_the_result_files():
+    script = README.parent / "docs" / "figures.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
