@@ -41,7 +41,8 @@ def chunking() -> str:
         f"Test F1, mean of {result['seeds']} seeds, {result['passes']} passes, the "
         "shipped template; seconds to train, compilation apart. "
         "The paper reads off Figure 3 (mean of its methods). "
-        f"`{result['command']}`\n\n" + table(["method", "F1", "seconds", "paper"], rows)
+        f"`{result['command']}`. {result['note']}\n\n"
+        + table(["method", "F1", "seconds", "paper"], rows)
     )
 
 
@@ -61,7 +62,7 @@ def segmentation() -> str:
         "### Chinese word segmentation\n\n"
         f"Word F1 on the SIGHAN-2005 pku test after {result['passes']} passes over "
         "PFR 1998-01, which stands in for the official training file; the paper's "
-        f"figures are with that file. `{result['command']}`\n\n"
+        f"figures are with that file. `{result['command']}`. {result['note']}\n\n"
         + table(["method", "template", "F1", "seconds", "paper"], rows)
     )
 
@@ -91,7 +92,7 @@ def speed() -> str:
     return (
         "### Speed beside CRFsuite\n\n"
         f"CoNLL-2000, {result['num_cores']} cores, one run, compilation apart. "
-        "`lowrank-jax bench sequence`\n\n"
+        f"`lowrank-jax bench sequence`. {result['note']}\n\n"
         + table(["one pass, median of the first five", "time", "ratio"], rows)
         + "\n"
         + table(["decoding", "tokens a second", "ratio"], speeds)
