@@ -1,10 +1,19 @@
 """Kernels under the models, the learners and the theory."""
 
-from lowrank_jax.linalg import max_tree, prox
+from lowrank_jax.linalg import max_tree, penalties, prox, svt, total_variation
 from lowrank_jax.linalg.power_iteration import (
     Subspace,
     leading_subspace,
     orthonormalise,
 )
 
-__all__ = ["Subspace", "leading_subspace", "max_tree", "orthonormalise", "prox"]
+__all__ = [
+    "Subspace",
+    "leading_subspace",
+    "max_tree",
+    "orthonormalise",
+    "penalties",
+    "prox",
+    "svt",
+    "total_variation",
+]
