@@ -26,6 +26,7 @@ from lowrank_jax.types import Learner, Sentence, Sequences, Space
 __all__ = [
     "Pass",
     "Stream",
+    "converge",
     "iterations",
     "order_of",
     "passes",
@@ -246,6 +247,43 @@ def iterations(
         compile_seconds = 0.0
         if info.converged:
             break
+
+
+def converge(
+    learner: Learner, state: Any, corpus: Any, *, max_iterations: int
+) -> tuple[Any, Any, jax.Array]:
+    """Repeat a batch learner's `update` until `Info.converged`; pure, to be jitted.
+
+    One program holds the loop and the stopping rule, and `vmap` over it runs many
+    problems side by side, each stopping by itself.
+
+    Args:
+      learner: any of `batch` whose `Info` has `converged`.
+      state: from `learner.init` or an earlier run.
+      corpus: what its `update` takes.
+      max_iterations: at most so many, at least 1. Static.
+
+    Returns:
+      The final state; the trace, each field of `Info` stacked over `max_iterations`
+      (zeros after the last one); and the number of iterations.
+    """
+    checks.whole(max_iterations=max_iterations)
+    shapes = jax.eval_shape(learner.update, state, corpus)[1]
+    trace = jax.tree.map(
+        lambda part: jnp.zeros((max_iterations, *part.shape), part.dtype), shapes
+    )
+
+    def advance(carry: tuple) -> tuple:
+        state, trace, done, _ = carry
+        state, info = learner.update(state, corpus)
+        trace = jax.tree.map(lambda all, part: all.at[done].set(part), trace, info)
+        return state, trace, done + 1, info.converged
+
+    start = (state, trace, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+    state, trace, num_iterations, _ = lax.while_loop(
+        lambda carry: (carry[2] < max_iterations) & ~carry[3], advance, start
+    )
+    return state, trace, num_iterations
 
 
 def train(

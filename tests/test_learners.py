@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 from lowrank_jax import loops
-from lowrank_jax.batch import bcd, crf
-from lowrank_jax.data import dense_task
-from lowrank_jax.online import bol, bol_dense, mira, perceptron
+from lowrank_jax.batch import bcd, bcpd, crf, fista
+from lowrank_jax.data import dense_task, reranking_task, stream_lists
+from lowrank_jax.data.lists import candidates
+from lowrank_jax.models.logistic import label_matrices
+from lowrank_jax.models.tensor import Shape
+from lowrank_jax.online import bol, bol_dense, mira, perceptron, rerank, tensor_mira
 from lowrank_jax.types import Learner
 from tests.online.tasks import random_task
 
@@ -47,6 +50,20 @@ def whole_corpora(dtype):
     return jax.tree.map(lambda part: jnp.stack([jnp.asarray(part)] * 3), lanes)
 
 
+def labelled_matrices(dtype):
+    train, _, _ = dense_task(20, 5, seed=0, shape=(5, 4), noise=0.2)
+    labelled, _ = label_matrices(jnp.asarray(train.x, dtype), train.y)
+    return jax.tree.map(lambda part: jnp.stack([part] * 3), labelled)
+
+
+def candidate_lists(dtype):
+    del dtype  # values are float32: the dtype is the learner's
+    lists, _, _ = reranking_task(8, 1, seed=0, sizes=(4, 5), num_active=(2, 6))
+    corpus = stream_lists(lists)
+    rounds = jnp.arange(lists.num_lists, dtype=jnp.int32)
+    return jax.vmap(lambda i: candidates(corpus, i))(rounds)
+
+
 CASES = {
     "perceptron": Case(perceptron, {}, "step_size", sentences),
     "mira": Case(mira, {}, "max_step_size", sentences),
@@ -58,6 +75,22 @@ CASES = {
     "bcd": Case(bcd, {"num_rounds_per_block": 5}, "max_step_size", sentences),
     "crf l2": Case(crf, {}, "strength", whole_corpora),
     "crf l1": Case(crf, {"penalty": "l1"}, "strength", whole_corpora),
+    "bcpd": Case(bcpd, {"rank": 2, "mu1": 0.01}, "nu2", labelled_matrices),
+    "fista": Case(
+        fista, {"step": "backtracking", "restart": True}, "l2", labelled_matrices
+    ),
+    "rerank": Case(rerank, {}, "max_step_size", candidate_lists),
+    "tensor_mira": Case(
+        tensor_mira,
+        {
+            "shape": Shape((2, 2, 5), 2),
+            "step": "bcd",
+            "start": "random",
+            "averaging": "average",
+        },
+        "max_step_size",
+        candidate_lists,
+    ),
     "bol_dense exact": Case(bol_dense, {}, "step_size", matrices),
     "bol_dense paper": Case(bol_dense, {"variant": "paper"}, "step_size", matrices),
     "bol_dense power": Case(

@@ -1,5 +1,23 @@
 """Learners that move by a whole data set at a time, and blockwise descent."""
 
-from lowrank_jax.batch import bcd, crf
+from lowrank_jax.batch import (
+    bcd,
+    bcpd,
+    crf,
+    fista,
+    fobos,
+    smoothed,
+    stochastic_fobos,
+    streamed,
+)
 
-__all__ = ["bcd", "crf"]
+__all__ = [
+    "bcd",
+    "bcpd",
+    "crf",
+    "fista",
+    "fobos",
+    "smoothed",
+    "stochastic_fobos",
+    "streamed",
+]

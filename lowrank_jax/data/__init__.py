@@ -1,5 +1,13 @@
 """Layer 1: files to arrays, on the host, in NumPy."""
 
+from lowrank_jax.data.bisymbols import (
+    BOUNDARY,
+    Alphabet,
+    Words,
+    alphabet_of,
+    encode_words,
+    hamming_accuracy,
+)
 from lowrank_jax.data.catalogue import DATASETS, DataFile, Dataset
 from lowrank_jax.data.characters import (
     CHARACTER_CLASSES,
@@ -10,10 +18,23 @@ from lowrank_jax.data.characters import (
 from lowrank_jax.data.conll import read_conll, write_conll
 from lowrank_jax.data.corpus import Corpus, encode, split_fraction
 from lowrank_jax.data.files import open_text, read_bytes, read_text
+from lowrank_jax.data.lists import (
+    Candidates,
+    Lists,
+    ListStream,
+    drop_shared,
+    stream_lists,
+)
 from lowrank_jax.data.matrices import Matrices, read_matrices
 from lowrank_jax.data.nettalk import read_nettalk
 from lowrank_jax.data.padding import add_window, length_buckets, pad_sequences
 from lowrank_jax.data.registry import Status, data_folders, find, verify
+from lowrank_jax.data.rerank import (
+    read_json_lists,
+    read_svmlight_lists,
+    write_json_lists,
+)
+from lowrank_jax.data.reranking_task import RerankingTruth, reranking_task
 from lowrank_jax.data.segmentation import (
     labels_from_words,
     read_raw_text,
@@ -30,39 +51,55 @@ from lowrank_jax.data.synthetic import (
 )
 
 __all__ = [
+    "BOUNDARY",
     "CHARACTER_CLASSES",
     "DATASETS",
+    "Alphabet",
     "BilinearTruth",
+    "Candidates",
     "Corpus",
     "DataFile",
     "Dataset",
     "DenseTruth",
     "Lexicon",
+    "ListStream",
+    "Lists",
     "Matrices",
+    "RerankingTruth",
     "Status",
+    "Words",
     "add_window",
+    "alphabet_of",
     "bilinear_task",
     "character_classes",
     "character_columns",
     "data_folders",
     "dense_task",
+    "drop_shared",
     "encode",
+    "encode_words",
     "find",
     "fold_width",
+    "hamming_accuracy",
     "labels_from_words",
     "length_buckets",
     "open_text",
     "pad_sequences",
     "read_bytes",
     "read_conll",
+    "read_json_lists",
     "read_matrices",
     "read_nettalk",
     "read_raw_text",
     "read_segmentation",
+    "read_svmlight_lists",
     "read_text",
+    "reranking_task",
     "segmentation_task",
     "split_fraction",
+    "stream_lists",
     "verify",
     "words_from_labels",
     "write_conll",
+    "write_json_lists",
 ]

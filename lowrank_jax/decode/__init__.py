@@ -18,6 +18,13 @@ from lowrank_jax.decode.forward_backward import (
     sample_path,
 )
 from lowrank_jax.decode.k_best import Paths, k_best_paths
+from lowrank_jax.decode.lattice import Lattice
+from lowrank_jax.decode.lattice_paths import (
+    LatticePaths,
+    best_paths,
+    paths_to_words,
+    smooth_maximum,
+)
 from lowrank_jax.decode.parallel import best_path_parallel
 from lowrank_jax.decode.scaled import (
     BatchMarginals,
@@ -26,11 +33,19 @@ from lowrank_jax.decode.scaled import (
     safe_spread,
 )
 from lowrank_jax.decode.scores import Path, Scores, allow_labels
+from lowrank_jax.decode.trigram import (
+    best_path_trigram,
+    factor_scores,
+    log_partition_trigram,
+    marginals_trigram,
+)
 from lowrank_jax.decode.viterbi import best_path
 from lowrank_jax.decode.viterbi_batch import best_path_batch
 
 __all__ = [
     "BatchMarginals",
+    "Lattice",
+    "LatticePaths",
     "Marginals",
     "Path",
     "Paths",
@@ -39,16 +54,23 @@ __all__ = [
     "best_path",
     "best_path_batch",
     "best_path_parallel",
+    "best_path_trigram",
+    "best_paths",
     "entropy",
+    "factor_scores",
     "hamming_cost",
     "k_best_paths",
     "log_partition",
     "log_partition_batch",
+    "log_partition_trigram",
     "loss_augmented_path",
     "marginals",
     "marginals_batch",
+    "marginals_trigram",
     "pair_counts",
     "path_score",
+    "paths_to_words",
     "safe_spread",
     "sample_path",
+    "smooth_maximum",
 ]

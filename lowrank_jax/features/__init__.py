@@ -2,6 +2,7 @@
 
 from lowrank_jax.features.blocks import Blocks, num_parameters, unique_blocks
 from lowrank_jax.features.encoder import Encoder
+from lowrank_jax.features.mapping import sequential_mapping, surrogate_mapping
 from lowrank_jax.features.templates import (
     Column,
     Template,
@@ -19,7 +20,9 @@ __all__ = [
     "num_parameters",
     "parse_template",
     "read_template",
+    "sequential_mapping",
     "shipped_templates",
+    "surrogate_mapping",
     "unique_blocks",
     "with_orders",
 ]

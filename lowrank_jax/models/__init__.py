@@ -1,5 +1,27 @@
 """Parameters to scores."""
 
-from lowrank_jax.models import bilinear, linear, windows
+from lowrank_jax.models import (
+    bilinear,
+    bilinear_logit,
+    candidates,
+    hankel,
+    linear,
+    lipschitz,
+    logistic,
+    matrix_logit,
+    tensor,
+    windows,
+)
 
-__all__ = ["bilinear", "linear", "windows"]
+__all__ = [
+    "bilinear",
+    "bilinear_logit",
+    "candidates",
+    "hankel",
+    "linear",
+    "lipschitz",
+    "logistic",
+    "matrix_logit",
+    "tensor",
+    "windows",
+]

@@ -1,5 +1,5 @@
 """Learners that move by one example at a time."""
 
-from lowrank_jax.online import bol, bol_dense, mira, perceptron
+from lowrank_jax.online import bol, bol_dense, mira, perceptron, rerank, tensor_mira
 
-__all__ = ["bol", "bol_dense", "mira", "perceptron"]
+__all__ = ["bol", "bol_dense", "mira", "perceptron", "rerank", "tensor_mira"]

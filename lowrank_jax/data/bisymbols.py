@@ -1,0 +1,195 @@
+"""Bi-symbols: an input symbol and its output symbol taken as one (SMM, section 3).
+
+The alphabet holds the pairs (letter, output) seen in training. Ids are in the order of
+the letters, so the candidates of a letter are consecutive ids: a range, not a list. Two
+more ids stand at the ends:
+
+* ``BOUNDARY`` (0) stands before a word, and after it where that is asked for, so that
+  words shorter than the order of the factors have a score too;
+* the last id, ``alphabet.unknown``, is the one candidate of a letter never seen in
+  training. No weight ever moves there, so it scores 0; its output is the one most
+  frequent in training.
+
+A true pair that training did not show has no id (-1): whatever is predicted there is
+wrong, and counted as such.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from lowrank_jax.checks import InputError
+from lowrank_jax.data.corpus import Corpus
+
+__all__ = [
+    "BOUNDARY",
+    "Alphabet",
+    "Words",
+    "alphabet_of",
+    "encode_words",
+    "hamming_accuracy",
+]
+
+#: Id of the bi-symbol before (and after) a word; also of its letter.
+BOUNDARY = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Alphabet:
+    """The bi-symbols of a training corpus.
+
+    Letters are numbered from 1; 0 is the boundary and ``len(letters) + 1`` any letter
+    that is not in `letters`. The candidates of letter x are the ids
+    ``first[x] .. first[x] + num_candidates[x] - 1``.
+
+    Attributes:
+      letters: (num_letters,) strings, sorted.
+      outputs: (num_symbols,) strings; empty for the boundary, the most frequent one
+        for `unknown`.
+      letter_of: (num_symbols,) int32, the letter of each id.
+      first: (num_letters + 2,) int32.
+      num_candidates: (num_letters + 2,) int32, at least 1.
+    """
+
+    letters: np.ndarray
+    outputs: np.ndarray
+    letter_of: np.ndarray
+    first: np.ndarray
+    num_candidates: np.ndarray
+
+    @property
+    def num_symbols(self) -> int:
+        """How many ids there are, boundary and `unknown` counted."""
+        return self.outputs.size
+
+    @property
+    def unknown(self) -> int:
+        """Id of the only candidate of a letter never seen in training."""
+        return self.num_symbols - 1
+
+    @property
+    def max_candidates(self) -> int:
+        """The most candidates a letter has."""
+        return int(self.num_candidates.max())
+
+
+@dataclasses.dataclass(frozen=True)
+class Words:
+    """Words as ids, padded to one length.
+
+    Attributes:
+      letters: (num_words, max_length) int32 as in `Alphabet`, 0 beyond the end.
+      candidates: (num_words, max_length, max_candidates) int32 ids, 0 where there is
+        none.
+      mask: the same shape, True where there is a candidate.
+      gold: (num_words, max_length) int32 ids of the true pairs; -1 where training did
+        not show the pair, where the label is not known, and beyond the end.
+      lengths: (num_words,) int32.
+    """
+
+    letters: np.ndarray
+    candidates: np.ndarray
+    mask: np.ndarray
+    gold: np.ndarray
+    lengths: np.ndarray
+
+    @property
+    def num_words(self) -> int:
+        """How many words there are."""
+        return self.lengths.size
+
+    @property
+    def num_letters(self) -> int:
+        """How many letters all words have together."""
+        return int(self.lengths.sum())
+
+    @property
+    def inside(self) -> np.ndarray:
+        """(num_words, max_length) bool, True before the end of the word."""
+        return np.arange(self.letters.shape[1])[None, :] < self.lengths[:, None]
+
+
+def alphabet_of(corpus: Corpus) -> Alphabet:
+    """Collect the bi-symbols of a training corpus.
+
+    Args:
+      corpus: with labels; its first column holds the letters.
+
+    Raises:
+      InputError: if there are no labels or no letters.
+    """
+    if corpus.labels is None:
+        raise InputError(
+            f"{corpus.source} has no labels: bi-symbols need letters and outputs."
+        )
+    if corpus.num_tokens == 0:
+        raise InputError(f"{corpus.source} holds no letter to learn bi-symbols from.")
+    letters, letter_codes = np.unique(_strings(corpus.columns[0]), return_inverse=True)
+    outputs, output_codes = np.unique(_strings(corpus.labels), return_inverse=True)
+    pairs = np.unique(letter_codes * outputs.size + output_codes)
+    letter_of = np.concatenate([[0], pairs // outputs.size + 1, [letters.size + 1]])
+    fallback = outputs[np.bincount(output_codes).argmax()]
+    counts = np.bincount(letter_of, minlength=letters.size + 2)
+    return Alphabet(
+        letters=letters,
+        outputs=np.concatenate([[""], outputs[pairs % outputs.size], [fallback]]),
+        letter_of=letter_of.astype(np.int32),
+        first=(np.cumsum(counts) - counts).astype(np.int32),
+        num_candidates=counts.astype(np.int32),
+    )
+
+
+def encode_words(alphabet: Alphabet, corpus: Corpus) -> Words:
+    """Turn a corpus into ids of an alphabet; labels may be missing.
+
+    Args:
+      alphabet: from `alphabet_of` on the training corpus.
+      corpus: training, development or test words.
+    """
+    lengths = corpus.lengths.astype(np.int32)
+    inside = np.arange(lengths.max(initial=1))[None, :] < lengths[:, None]
+    strings = _strings(corpus.columns[0])
+    codes = np.searchsorted(alphabet.letters, strings)
+    codes = np.minimum(codes, alphabet.letters.size - 1)
+    is_known = alphabet.letters[codes] == strings
+    codes = np.where(is_known, codes + 1, alphabet.letters.size + 1).astype(np.int32)
+    letters = np.zeros(inside.shape, np.int32)
+    letters[inside] = codes
+
+    each = np.arange(alphabet.max_candidates, dtype=np.int32)
+    mask = each < alphabet.num_candidates[letters][..., None]
+    mask &= inside[..., None]
+    candidates = np.where(mask, alphabet.first[letters][..., None] + each, 0)
+    gold = np.full(inside.shape, -1, np.int32)
+    if corpus.labels is not None:
+        gold[inside] = _ids(alphabet, codes, _strings(corpus.labels))
+    return Words(letters, candidates.astype(np.int32), mask, gold, lengths)
+
+
+def hamming_accuracy(words: Words, predicted: np.ndarray) -> float:
+    """Return the share of letters whose predicted pair is the true one, in percent.
+
+    A letter whose true pair has no id counts as wrong.
+
+    Args:
+      words: with their true pairs.
+      predicted: (num_words, max_length) ids.
+    """
+    is_right = (np.asarray(predicted) == words.gold) & (words.gold >= 0)
+    return 100.0 * float(is_right.sum()) / max(words.num_letters, 1)
+
+
+def _ids(alphabet: Alphabet, codes: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Id of each pair (letter code, label); -1 where the alphabet has none."""
+    known = slice(1, alphabet.unknown)
+    outputs, of_symbol = np.unique(alphabet.outputs[known], return_inverse=True)
+    keys = alphabet.letter_of[known].astype(np.int64) * outputs.size + of_symbol
+    of_label = np.minimum(np.searchsorted(outputs, labels), outputs.size - 1)
+    wanted = codes.astype(np.int64) * outputs.size + of_label
+    places = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+    is_seen = (keys[places] == wanted) & (outputs[of_label] == labels)
+    return np.where(is_seen, places + 1, -1)
+
+
+def _strings(column: np.ndarray) -> np.ndarray:
+    return column if column.dtype.kind == "U" else column.astype(np.str_)

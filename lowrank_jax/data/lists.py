@@ -1,0 +1,370 @@
+"""Candidate lists to rerank: flat arrays on the host and on the device.
+
+A list holds the candidates of one input (the 50 best parses of a sentence), each with
+sparse features and a quality in 0..1. A corpus of lists is flat, as a sparse matrix in
+CSR form: candidates own runs of entries, lists own runs of candidates. On the device
+the entries of a candidate fill whole rows of `WIDTH` entries. One round works on the
+rows of its list where they lie: nothing is padded to the longest list, and nothing is
+copied.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from lowrank_jax import checks
+from lowrank_jax.checks import InputError
+
+__all__ = [
+    "Candidates",
+    "ListStream",
+    "Lists",
+    "candidates",
+    "drop_shared",
+    "oracle",
+    "remap",
+    "stream_lists",
+    "take",
+]
+
+WIDTH = 16  # entries in a row of the device form
+ROWS = 16  # rows that scoring works on at a time
+_LISTS_AT_ONCE = 256  # lists that `drop_shared` sorts at a time: bounds the memory
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Lists:
+    """A corpus of candidate lists: flat arrays over all entries.
+
+    Attributes:
+      feature_ids: (num_entries,) int32, in 0..V; V is "not a feature": it scores 0.
+      values: (num_entries,) float32.
+      candidate_offsets: (num_candidates + 1,) int32; the entries of candidate c are
+        ``candidate_offsets[c]:candidate_offsets[c + 1]``.
+      list_offsets: (num_lists + 1,) int32; the candidates of list i are
+        ``list_offsets[i]:list_offsets[i + 1]``, best of the base system first.
+      quality: (num_candidates,) float32 in 0..1; NaN where it is not known.
+      num_features: V, static.
+    """
+
+    feature_ids: Any
+    values: Any
+    candidate_offsets: Any
+    list_offsets: Any
+    quality: Any
+    num_features: int = dataclasses.field(metadata={"static": True})
+
+    @property
+    def num_lists(self) -> int:
+        """How many lists there are."""
+        return int(self.list_offsets.shape[0]) - 1
+
+    @property
+    def num_candidates(self) -> int:
+        """How many candidates there are in all lists."""
+        return int(self.candidate_offsets.shape[0]) - 1
+
+    @property
+    def num_entries(self) -> int:
+        """How many (feature, value) pairs there are in all candidates."""
+        return int(self.feature_ids.shape[0])
+
+
+def oracle(lists: Lists) -> np.ndarray:
+    """Return the best candidate of each list, counted from its first; first of ties.
+
+    Returns:
+      (num_lists,) int32; -1 for a list without candidates or without known quality.
+    """
+    offsets = np.asarray(lists.list_offsets, np.int64)
+    quality = np.asarray(lists.quality)
+    quality = np.where(np.isnan(quality), -np.inf, quality)
+    owner = np.repeat(np.arange(lists.num_lists), np.diff(offsets))
+    order = np.lexsort((np.arange(quality.size), -quality, owner))
+    found = np.full(lists.num_lists, -1, np.int32)
+    has_some = np.diff(offsets) > 0
+    first = order[offsets[:-1][has_some]]
+    within = (first - offsets[:-1][has_some]).astype(np.int32)
+    found[has_some] = np.where(np.isinf(quality[first]), -1, within)
+    return found
+
+
+def take(lists: Lists, indices: Sequence[int] | np.ndarray) -> Lists:
+    """Return some of the lists, in the order given (to split or subsample a corpus)."""
+    chosen = np.asarray(indices, np.int64)
+    of_lists = np.asarray(lists.list_offsets, np.int64)
+    candidate, list_offsets = _runs(of_lists, chosen)
+    entry, offsets = _runs(np.asarray(lists.candidate_offsets, np.int64), candidate)
+    return Lists(
+        feature_ids=np.asarray(lists.feature_ids)[entry],
+        values=np.asarray(lists.values)[entry],
+        candidate_offsets=offsets.astype(np.int32),
+        list_offsets=list_offsets.astype(np.int32),
+        quality=np.asarray(lists.quality)[candidate],
+        num_features=lists.num_features,
+    )
+
+
+def remap(lists: Lists, place: np.ndarray, num_cells: int) -> Lists:
+    """Give each feature its cell in a tensor (see `features.mapping`).
+
+    A learner of tensors takes lists whose "features" are the cells; so a mapping costs
+    one gather a corpus on the host, and none a round.
+
+    Args:
+      lists: with features 0..V-1; id V becomes `num_cells`.
+      place: (V,) int32, distinct cells in 0..num_cells-1.
+      num_cells: product of the mode sizes, the new `num_features`.
+    """
+    place = np.asarray(place)
+    if place.shape != (lists.num_features,):
+        raise InputError(
+            f"`place` must have one cell for each of the {lists.num_features} "
+            f"features, got shape {place.shape}."
+        )
+    if place.size and not 0 <= place.min() <= place.max() < num_cells:
+        raise InputError(
+            f"`place` must lie in 0..{num_cells - 1}, got {place.min()}..{place.max()}."
+        )
+    cells = np.append(place, num_cells).astype(np.int32)
+    return dataclasses.replace(
+        lists, feature_ids=cells[np.asarray(lists.feature_ids)], num_features=num_cells
+    )
+
+
+def drop_shared(lists: Lists) -> Lists:
+    r"""Take off from each list what most of its candidates share.
+
+    The commonest value of each feature in a list, zero included, is subtracted from
+    all its candidates, and entries that become zero go. Every score of the list moves
+    by the same amount, and each difference :math:`\phi(y) - \phi(z)` stays as it is:
+    rankings and updates do not change, of linear models or of tensor models (exactly
+    for counts, to rounding for other values). Lists become several times shorter.
+    Entries of id V go; a feature that a candidate has twice is summed up.
+    """
+    parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    of_lists = np.asarray(lists.list_offsets, np.int64)
+    of_candidates = np.asarray(lists.candidate_offsets, np.int64)
+    for first in range(0, lists.num_lists, _LISTS_AT_ONCE):
+        bounds = of_lists[first : first + _LISTS_AT_ONCE + 1]
+        begin, end = of_candidates[bounds[0]], of_candidates[bounds[-1]]
+        owner = np.repeat(
+            np.arange(bounds[0], bounds[-1]),
+            np.diff(of_candidates[bounds[0] : bounds[-1] + 1]),
+        )
+        ids = np.asarray(lists.feature_ids[begin:end], np.int64)
+        values = np.asarray(lists.values[begin:end])
+        keep = ids < lists.num_features
+        parts.append(_subtract_commonest(bounds, owner[keep], ids[keep], values[keep]))
+    owner, ids, values = (
+        np.concatenate([part[i] for part in parts] or [np.zeros(0)]) for i in range(3)
+    )
+    counts = np.bincount(owner.astype(np.int64), minlength=lists.num_candidates)
+    return dataclasses.replace(
+        lists,
+        feature_ids=ids.astype(np.int32),
+        values=values.astype(np.asarray(lists.values).dtype),
+        candidate_offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
+    )
+
+
+def _runs(offsets: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of the chosen runs end to end, and the offsets of the new runs."""
+    lengths = np.diff(offsets)[chosen]
+    ends = np.concatenate([[0], np.cumsum(lengths)])
+    shift = np.repeat(offsets[:-1][chosen] - ends[:-1], lengths)
+    return np.arange(ends[-1]) + shift, ends
+
+
+def _starts(*columns: np.ndarray) -> np.ndarray:
+    """Where a run of equal rows begins, for rows sorted by these columns."""
+    changes = np.zeros(columns[0].size, bool)
+    changes[:1] = True
+    for column in columns:
+        changes[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(changes)
+
+
+def _subtract_commonest(
+    bounds: np.ndarray, owner: np.ndarray, ids: np.ndarray, values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Do `drop_shared` for a few lists.
+
+    Args:
+      bounds: (n + 1,) candidates where the lists begin and end.
+      owner: (num_entries,) candidate of each entry.
+      ids: (num_entries,) feature.
+      values: (num_entries,).
+
+    Returns:
+      ``(owner, ids, values)`` of what is left, by candidate and feature.
+    """
+    if ids.size == 0:
+        return owner, ids, values
+    many = int(ids.max()) + 1  # one integer to sort by is faster than two
+    order = np.argsort(owner * many + ids, kind="stable")
+    owner, ids, values = owner[order], ids[order], values[order]
+    at = _starts(owner, ids)  # sum up what a candidate has twice
+    owner, ids, values = owner[at], ids[at], np.add.reduceat(values, at)
+
+    which = np.searchsorted(bounds, owner, side="right") - 1  # list of each entry
+    order = np.lexsort((values, which * many + ids))
+    owner, ids, values, which = owner[order], ids[order], values[order], which[order]
+    group = _starts(which, ids)  # entries of one feature in one list
+    size = np.diff(np.append(group, ids.size))
+    run = _starts(which, ids, values)
+    run_size = np.diff(np.append(run, ids.size))
+    group_of_run = np.searchsorted(group, run, side="right") - 1
+    largest = np.maximum.reduceat(run_size, np.searchsorted(run, group))
+    num_candidates = np.diff(bounds)[which[group]]
+    is_largest = run_size == largest[group_of_run]
+    commonest = np.zeros(group.size, values.dtype)
+    # The last run of the largest size wins; a fixed choice is all that matters.
+    commonest[group_of_run[is_largest]] = values[run[is_largest]]
+    commonest[largest <= num_candidates - size] = 0  # most do not have the feature
+
+    # Candidates without a feature that most have get minus its commonest value.
+    missing = np.where(commonest != 0, num_candidates, 0)
+    begin = np.cumsum(missing) - missing
+    lacks = np.ones(int(missing.sum()), bool)
+    group_of = np.repeat(np.arange(group.size), size)
+    has = commonest[group_of] != 0
+    lacks[(begin[group_of] + owner - bounds[which])[has]] = False
+    new_group = np.repeat(np.arange(group.size), missing)[lacks]
+    new_owner = (
+        np.flatnonzero(lacks) - begin[new_group] + bounds[which[group]][new_group]
+    )
+    owner = np.concatenate([owner, new_owner])
+    ids = np.concatenate([ids, ids[group][new_group]])
+    values = np.concatenate([values - commonest[group_of], -commonest[new_group]])
+    left = np.flatnonzero(values)
+    order = left[np.argsort(owner[left] * many + ids[left], kind="stable")]
+    return owner[order], ids[order], values[order]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Candidates:
+    """One list: the arrays that hold it, and where in them it lies.
+
+    The entries of a candidate fill whole rows; the rows of a list follow each other.
+
+    Attributes:
+      ids: (num_rows + ROWS, width) int32, in 0..V; V scores 0. Rows of other lists may
+        lie before and after, and ROWS of them must follow.
+      values: (num_rows + ROWS, width).
+      owner: (num_rows + ROWS,) int32, the candidate that a row belongs to, from 0.
+      row_offsets: (max_candidates + 1,) int32; candidate c has the rows
+        ``row_offsets[c]:row_offsets[c + 1]``.
+      quality: (max_candidates,); NaN where it is not known.
+      num_candidates: () int32, at least 1.
+      num_features: V, static.
+    """
+
+    ids: jax.Array
+    values: jax.Array
+    owner: jax.Array
+    row_offsets: jax.Array
+    quality: jax.Array
+    num_candidates: jax.Array
+    num_features: int = dataclasses.field(metadata={"static": True})
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class ListStream:
+    """A corpus of lists on the device.
+
+    Attributes:
+      ids: (num_rows + ROWS, width) int32.
+      values: (num_rows + ROWS, width).
+      owner: (num_rows + ROWS,) int32, candidate of a row within its list.
+      row_offsets: (num_candidates + max_candidates + 1,) int32, rows of a candidate.
+      quality: (num_candidates + max_candidates,).
+      starts: (num_lists,) int32, first candidate of each list.
+      counts: (num_lists,) int32, its candidates.
+      max_candidates: static; of the list that has most.
+      num_features: V, static.
+    """
+
+    ids: jax.Array
+    values: jax.Array
+    owner: jax.Array
+    row_offsets: jax.Array
+    quality: jax.Array
+    starts: jax.Array
+    counts: jax.Array
+    max_candidates: int = dataclasses.field(metadata={"static": True})
+    num_features: int = dataclasses.field(metadata={"static": True})
+
+
+def stream_lists(lists: Lists, *, width: int = WIDTH) -> ListStream:
+    """Put a corpus of lists on the device.
+
+    Args:
+      lists: with at least one candidate in each list.
+      width: entries in a row. Wider ones suit candidates with more features.
+    """
+    checks.whole(width=width)
+    of_lists = np.asarray(lists.list_offsets, np.int64)
+    counts = np.diff(of_lists)
+    if (counts == 0).any():
+        raise InputError(
+            f"List {int(counts.argmin())} (counted from 0) has no candidate; leave it "
+            "out."
+        )
+    ids, values = np.asarray(lists.feature_ids), np.asarray(lists.values)
+    of_candidates = np.asarray(lists.candidate_offsets, np.int64)
+    lengths = np.diff(of_candidates)
+    num_rows = -(-lengths // width)
+    row_offsets = np.concatenate([[0], np.cumsum(num_rows)])
+    owner_list = np.repeat(np.arange(lists.num_lists), counts)
+    within = np.arange(lists.num_candidates) - of_lists[:-1][owner_list]
+    max_candidates = int(counts.max(initial=1))
+
+    # A slice of ROWS may begin at any row and must stay inside.
+    height = int(row_offsets[-1]) + ROWS
+    cells = np.arange(lists.num_entries) + np.repeat(
+        row_offsets[:-1] * width - of_candidates[:-1], lengths
+    )
+    laid_ids = np.full(height * width, lists.num_features, np.int32)
+    laid_values = np.zeros(height * width, values.dtype)
+    laid_ids[cells] = ids
+    laid_values[cells] = np.where(ids < lists.num_features, values, 0)
+    return ListStream(
+        ids=jnp.asarray(laid_ids.reshape(height, width)),
+        values=jnp.asarray(laid_values.reshape(height, width)),
+        owner=jnp.asarray(
+            np.pad(np.repeat(within, num_rows), (0, ROWS)).astype(np.int32)
+        ),
+        row_offsets=jnp.asarray(
+            np.pad(row_offsets, (0, max_candidates), mode="edge").astype(np.int32)
+        ),
+        quality=jnp.asarray(
+            np.pad(np.asarray(lists.quality), (0, max_candidates)).astype(values.dtype)
+        ),
+        starts=jnp.asarray(of_lists[:-1], jnp.int32),
+        counts=jnp.asarray(counts, jnp.int32),
+        max_candidates=max_candidates,
+        num_features=lists.num_features,
+    )
+
+
+def candidates(corpus: ListStream, index: jax.Array | int) -> Candidates:
+    """Return one list of the stream; the index may be traced."""
+    first, size = corpus.starts[index], corpus.max_candidates
+    return Candidates(
+        ids=corpus.ids,
+        values=corpus.values,
+        owner=corpus.owner,
+        row_offsets=lax.dynamic_slice_in_dim(corpus.row_offsets, first, size + 1),
+        quality=lax.dynamic_slice_in_dim(corpus.quality, first, size),
+        num_candidates=corpus.counts[index],
+        num_features=corpus.num_features,
+    )

@@ -1,0 +1,285 @@
+r"""Read candidate lists: JSON lines (written too), the ranking format of SVMlight.
+
+JSON lines: one list a line, ``{"candidates": [{"features": {"name": 1.0, ...},
+"quality": 0.93}, ...]}``; a `Vocabulary` of names is kept with the model. SVMlight: one
+candidate a line, ``quality qid:3 17:0.5 29:1``, the lines of a list following each
+other. Files may be plain, ``.gz`` or ``.xz``.
+"""
+
+import array
+import gzip
+import itertools
+import json
+import lzma
+import math
+import os
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from lowrank_jax import checks
+from lowrank_jax.checks import InputError
+from lowrank_jax.data.files import open_text, source_name
+from lowrank_jax.data.lists import Lists
+
+__all__ = ["read_json_lists", "read_svmlight_lists", "write_json_lists"]
+
+_MOST = np.iinfo(np.int32).max
+_PACKERS = {".gz": gzip.compress, ".xz": lzma.compress}
+
+
+def read_json_lists(
+    path: str | os.PathLike[str],
+    *,
+    names: dict[str, int] | None = None,
+    training: bool = True,
+) -> tuple[Lists, dict[str, int]]:
+    """Read lists from JSON lines.
+
+    Args:
+      path: the file, or ``-`` for standard input.
+      names: the names of the features and their ids 0, 1, 2 and so on, as an earlier
+        call returned them; other names become id V, which scores 0. None collects the
+        names of this file, in order of appearance.
+      training: whether every candidate must have a quality; else it may be left out.
+
+    Returns:
+      ``(lists, names)``.
+
+    Raises:
+      InputError: with file and line, where a line is not such a list.
+    """
+    source = source_name(path)
+    known = {} if names is None else names
+    made = _Builder(source, training)
+    for number, line in _lines(path):
+        try:
+            content = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise InputError(
+                f"{source}:{number} is not JSON ({error.msg}); write one list a line."
+            ) from None
+        found = content.get("candidates") if isinstance(content, dict) else None
+        if not isinstance(found, list):
+            raise InputError(
+                f'{source}:{number} has no array "candidates"; write '
+                '{"candidates": [{"features": {...}, "quality": 0.9}]}.'
+            )
+        if not found:
+            raise InputError(
+                f"{source}:{number} is a list without candidates; leave it out."
+            )
+        made.open_list()
+        for candidate in found:
+            features = (
+                candidate.get("features") if isinstance(candidate, dict) else None
+            )
+            if not isinstance(features, dict):
+                raise InputError(
+                    f'{source}:{number} has a candidate without an object "features"; '
+                    "map names to numbers in it."
+                )
+            made.open_candidate(number, candidate.get("quality"))
+            for name, value in features.items():
+                if names is None:
+                    index = known.setdefault(name, len(known))
+                else:
+                    index = known.get(name, len(known))
+                made.add(number, index, value, name)
+    return made.lists(len(known)), known
+
+
+def read_svmlight_lists(
+    path: str | os.PathLike[str],
+    *,
+    num_features: int | None = None,
+    training: bool = True,
+) -> Lists:
+    """Read lists from the ranking format of SVMlight.
+
+    Ids are taken as they are; where they begin at 1, id 0 is a feature that no
+    candidate has. What follows ``#`` is a comment. A quality that is not known is
+    ``nan``.
+
+    Args:
+      path: the file, or ``-`` for standard input.
+      num_features: V, more than every id; None takes the largest id plus 1.
+      training: whether every candidate must have a quality.
+
+    Raises:
+      InputError: with file and line, where a line is not such a candidate.
+    """
+    if num_features is not None:
+        checks.whole(num_features=num_features)
+    most = _MOST if num_features is None else num_features
+    source = source_name(path)
+    made = _Builder(source, training)
+    seen: dict[str, int] = {}
+    current = None
+    for number, line in _lines(path):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        if len(words) < 2 or not words[1].startswith("qid:"):
+            raise InputError(
+                f"{source}:{number} has no qid in its second place; write lines as "
+                "`quality qid:3 17:0.5`."
+            )
+        query = words[1][4:]
+        if query != current:
+            if query in seen:
+                raise InputError(
+                    f"{source}:{number} comes back to qid {query} of line "
+                    f"{seen[query]}; put the candidates of a list together."
+                )
+            seen[query], current = number, query
+            made.open_list()
+        made.open_candidate(number, words[0])
+        for word in words[2:]:
+            name, colon, value = word.partition(":")
+            try:
+                index = int(name)
+            except ValueError:
+                colon = ""
+            if not colon:
+                raise InputError(
+                    f"{source}:{number} has {word!r} where an id:value should be."
+                ) from None
+            if not 0 <= index < most:
+                raise InputError(
+                    f"{source}:{number} has the feature id {index}; ids must lie in "
+                    f"0..{most - 1}; check that it is the file this model was made for."
+                )
+            made.add(number, index, value, name)
+    if num_features is None:
+        num_features = 1 + max(made.ids, default=0)
+    return made.lists(num_features)
+
+
+def write_json_lists(
+    path: str | os.PathLike[str], lists: Lists, names: Mapping[str, int]
+) -> None:
+    """Write lists as JSON lines, from which `read_json_lists` makes them again.
+
+    Entries of id V are left out, and so is a quality that is not known. Values are
+    float32, written so that the same bits come back.
+
+    Args:
+      path: the file; ``.gz`` and ``.xz`` are packed.
+      lists: no feature twice in a candidate.
+      names: the name of each id.
+
+    Raises:
+      InputError: if an id has no name, or a candidate has a feature twice.
+    """
+    texts = {index: name for name, index in names.items()}
+    of_candidates = np.asarray(lists.candidate_offsets).tolist()
+    of_lists = np.asarray(lists.list_offsets).tolist()
+    ids = np.asarray(lists.feature_ids).tolist()
+    values = [_short(value) for value in np.asarray(lists.values, np.float32)]
+    quality = [_short(value) for value in np.asarray(lists.quality, np.float32)]
+
+    def candidate(index: int) -> dict[str, Any]:
+        begin, end = of_candidates[index], of_candidates[index + 1]
+        features: dict[str, float] = {}
+        for entry in range(begin, end):
+            if ids[entry] == lists.num_features:
+                continue
+            name = texts.get(ids[entry])
+            if name is None or name in features:
+                lack = "without a name" if name is None else "twice"
+                raise InputError(
+                    f"Candidate {index} (counted from 0) has feature {ids[entry]} "
+                    f"{lack}; {path} was not written."
+                )
+            features[name] = values[entry]
+        found: dict[str, Any] = {"features": features}
+        if not math.isnan(quality[index]):
+            found["quality"] = quality[index]
+        return found
+
+    lines = (
+        json.dumps({"candidates": [candidate(c) for c in range(*bounds)]})
+        for bounds in itertools.pairwise(of_lists)
+    )
+    content = "".join(line + "\n" for line in lines).encode()
+    suffix = pathlib.Path(path).suffix
+    packed = _PACKERS[suffix](content) if suffix in _PACKERS else content
+    pathlib.Path(path).write_bytes(packed)
+
+
+def _short(value: np.float32) -> float:
+    """Return the double with the fewest digits that is this float32."""
+    return float(str(value))
+
+
+def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
+    """Lines that are not blank, and their numbers from 1."""
+    with open_text(path) as stream:
+        for number, line in enumerate(stream, start=1):
+            if line.strip():
+                yield number, line
+
+
+class _Builder:
+    """Grows the flat arrays of `Lists`, and checks each number."""
+
+    def __init__(self, source: str, training: bool) -> None:
+        self.source, self.training = source, training
+        self.ids, self.values = array.array("i"), array.array("f")
+        self.quality = array.array("f")
+        self.candidate_offsets, self.list_offsets = array.array("q"), array.array("q")
+
+    def open_list(self) -> None:
+        self.list_offsets.append(len(self.quality))
+
+    def open_candidate(self, number: int, quality: Any) -> None:
+        self.candidate_offsets.append(len(self.ids))
+        value = math.nan if quality is None else self._number(number, quality)
+        if math.isnan(value) and self.training:
+            raise InputError(
+                f"{self.source}:{number} has a candidate without a quality, and "
+                "training needs it; add it, or leave the list out."
+            )
+        if not math.isnan(value) and not 0 <= value <= 1:
+            raise InputError(
+                f"{self.source}:{number} has the quality {quality}, and it must lie in "
+                "0..1; scale it."
+            )
+        self.quality.append(value)
+
+    def add(self, number: int, index: int, value: Any, name: str) -> None:
+        found = self._number(number, value)
+        if not math.isfinite(found):
+            raise InputError(
+                f"{self.source}:{number} gives feature {name} the value {value}; it "
+                "must be finite."
+            )
+        self.ids.append(index)
+        self.values.append(found)
+
+    def lists(self, num_features: int) -> Lists:
+        if not self.list_offsets:
+            raise InputError(f"{self.source} holds no list; check the file.")
+        self.list_offsets.append(len(self.quality))
+        self.candidate_offsets.append(len(self.ids))
+        return Lists(
+            feature_ids=np.array(self.ids, np.int32),
+            values=np.array(self.values, np.float32),
+            candidate_offsets=np.array(self.candidate_offsets, np.int32),
+            list_offsets=np.array(self.list_offsets, np.int32),
+            quality=np.array(self.quality, np.float32),
+            num_features=num_features,
+        )
+
+    def _number(self, number: int, value: Any) -> float:
+        try:
+            if isinstance(value, bool):
+                raise TypeError
+            return float(value)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"{self.source}:{number} has {value!r} where a number should be."
+            ) from None

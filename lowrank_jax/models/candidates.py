@@ -1,0 +1,209 @@
+r"""Score the candidates of a list, and walk over the difference of two of them.
+
+Both loops take a few rows of entries at a time, up to the true number of rows: a round
+costs what the list has of entries, whatever the corpus and the number of features.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from lowrank_jax.data.lists import ROWS, Candidates
+
+__all__ = [
+    "Pair",
+    "best",
+    "choose",
+    "fold_difference",
+    "linear_scores",
+    "margin_of",
+    "scores",
+]
+
+_PAIR_ROWS = 4  # rows of a difference at a time: most candidates have few entries
+Carry = TypeVar("Carry")
+
+
+class Pair(NamedTuple):
+    """The two candidates of a round."""
+
+    oracle: jax.Array  # () int32  y_t
+    predicted: jax.Array  # () int32  z_t
+    is_mistake: jax.Array  # () bool  y_t differs from z_t
+    cost: jax.Array  # ()  rho(y_t, z_t), 0 without a mistake
+    margin: jax.Array  # ()  score of y_t minus score of z_t
+
+
+def scores(
+    weights: Callable[[jax.Array], jax.Array], example: Candidates, dtype: jnp.dtype
+) -> jax.Array:
+    """Return the score of each candidate; -inf where there is none.
+
+    Args:
+      weights: from ids (ROWS, width), in 0..V, to their weights, the same shape; what
+        it gives for id V does not matter.
+      example: the list.
+      dtype: of the scores.
+
+    Returns:
+      (max_candidates,).
+    """
+    max_candidates = example.quality.shape[0]
+    first = example.row_offsets[0]
+    end = example.row_offsets[example.num_candidates]
+    num_steps = (end - first + (ROWS - 1)) // ROWS
+
+    def step(j: jax.Array, total: jax.Array) -> jax.Array:
+        row = first + j * ROWS
+        ids, values, owner = _rows(example, row, ROWS, dtype)
+        sums = (weights(ids) * values).sum(axis=1)
+        # Rows beyond the list belong to the next one: they are sent out of bounds.
+        is_inside = row + jnp.arange(ROWS, dtype=jnp.int32) < end
+        owner = jnp.where(is_inside, owner, max_candidates)
+        return total.at[owner].add(sums, mode="drop")
+
+    zeros = jnp.zeros((max_candidates,), dtype)
+    total = lax.fori_loop(jnp.zeros_like(num_steps), num_steps, step, zeros)
+    return jnp.where(_is_there(example), total, -jnp.inf)
+
+
+def linear_scores(
+    weights: jax.Array, example: Candidates, dtype: jnp.dtype | None = None
+) -> jax.Array:
+    """Return `scores` of a linear model, a table of weights (V + 1,)."""
+    dtype = weights.dtype if dtype is None else dtype
+    return scores(
+        lambda ids: weights.at[ids].get(mode="promise_in_bounds").astype(dtype),
+        example,
+        dtype,
+    )
+
+
+def best(found: jax.Array) -> jax.Array:
+    """Return the candidate of the highest score, the first of ties: () int32."""
+    return jnp.argmax(found).astype(jnp.int32)
+
+
+def choose(
+    example: Candidates,
+    found: jax.Array,
+    cost: str,
+    oracle: str,
+    decoding: str = "plain",
+    num_best: int = 1,
+) -> tuple[Pair, ...]:
+    r"""Pick :math:`y_t` (highest quality) and :math:`z_t` (highest score).
+
+    Args:
+      example: the list, its quality known.
+      found: its `scores`.
+      cost: ``"quality"`` for :math:`\rho` = difference of quality, ``"one"`` for 1.
+      oracle: which of several candidates of the highest quality is :math:`y_t`:
+        the ``"first"``, or the one of the highest score now (``"nearest"``).
+      decoding: ``"plain"``: :math:`z_t` has the highest score (TM-Alg2); ``"cost"``:
+        the highest sum of score and :math:`\rho(y_t, z)`, so that :math:`z_t` is the
+        candidate whose margin is violated most.
+      num_best: pairs to return: :math:`y_t` with each of the best candidates, the best
+        first. Where there is no further candidate nothing is a mistake.
+    """
+    is_there = _is_there(example)
+    quality = jnp.where(is_there, example.quality.astype(found.dtype), -1)
+    top = best(quality)
+    if oracle == "nearest":
+        top = best(jnp.where(quality == quality[top], found, -jnp.inf))
+    prices = jnp.ones_like(found)
+    if cost == "quality":
+        prices = quality[top] - quality
+    prices = prices.at[top].set(0)
+    ranked = found + prices if decoding == "cost" else found
+    pairs = []
+    for _ in range(num_best):
+        picked = best(ranked)
+        is_mistake = (top != picked) & jnp.isfinite(ranked[picked])
+        pairs.append(
+            Pair(
+                oracle=top,
+                predicted=picked,
+                is_mistake=is_mistake,
+                cost=jnp.where(is_mistake, prices[picked], 0),
+                margin=jnp.where(is_mistake, found[top] - found[picked], 0),
+            )
+        )
+        ranked = ranked.at[picked].set(-jnp.inf)
+    return tuple(pairs)
+
+
+def margin_of(
+    weights: Callable[[jax.Array], jax.Array],
+    example: Candidates,
+    pair: Pair,
+    dtype: jnp.dtype,
+) -> jax.Array:
+    """Return the margin of a pair by other weights than those it was chosen by.
+
+    Args:
+      weights: as of `scores`.
+      example: the list.
+      pair: of `choose`; without a mistake the margin is 0.
+      dtype: of the margin.
+    """
+
+    def body(ids: jax.Array, deltas: jax.Array, total: jax.Array) -> jax.Array:
+        return total + (weights(ids) * deltas).sum()
+
+    return fold_difference(body, jnp.zeros((), dtype), example, pair, dtype)
+
+
+def fold_difference(
+    body: Callable[[jax.Array, jax.Array, Carry], Carry],
+    carry: Carry,
+    example: Candidates,
+    pair: Pair,
+    dtype: jnp.dtype,
+) -> Carry:
+    r"""Fold over the entries of :math:`\phi(y_t) - \phi(z_t)`, some rows at a time.
+
+    A feature of both comes twice, once with each sign. Without a mistake nothing runs.
+
+    Args:
+      body: ``(ids, deltas, carry) -> carry`` with ids and deltas (rows, width); where
+        there is no entry the id is anything in 0..V and the delta is 0.
+      carry: where to start.
+      example: the list.
+      pair: of `choose`.
+      dtype: of the deltas.
+    """
+    offsets = example.row_offsets
+    first = jnp.stack([offsets[pair.oracle], offsets[pair.predicted]])
+    last = jnp.stack([offsets[pair.oracle + 1], offsets[pair.predicted + 1]])
+    num_steps = (last - first + (_PAIR_ROWS - 1)) // _PAIR_ROWS
+    num_steps = jnp.where(pair.is_mistake, num_steps, 0)
+    sign = jnp.array([1, -1], dtype)
+
+    def step(j: jax.Array, carry: Carry) -> Carry:
+        side = (j >= num_steps[0]).astype(jnp.int32)
+        row = first[side] + (j - side * num_steps[0]) * _PAIR_ROWS
+        ids, values, _ = _rows(example, row, _PAIR_ROWS, dtype)
+        is_inside = row + jnp.arange(_PAIR_ROWS, dtype=jnp.int32) < last[side]
+        return body(ids, jnp.where(is_inside[:, None], sign[side] * values, 0), carry)
+
+    total = num_steps.sum(dtype=jnp.int32)
+    return lax.fori_loop(jnp.zeros_like(total), total, step, carry)
+
+
+def _is_there(example: Candidates) -> jax.Array:
+    positions = jnp.arange(example.quality.shape[0], dtype=jnp.int32)
+    return positions < example.num_candidates
+
+
+def _rows(
+    example: Candidates, first: jax.Array, size: int, dtype: jnp.dtype
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Ids, values (0 for id V) and owners of some rows."""
+    ids = lax.dynamic_slice_in_dim(example.ids, first, size)
+    values = lax.dynamic_slice_in_dim(example.values, first, size).astype(dtype)
+    owner = lax.dynamic_slice_in_dim(example.owner, first, size)
+    return ids, jnp.where(ids < example.num_features, values, 0), owner

@@ -1,0 +1,214 @@
+r"""Perceptron and MIRA on candidate lists, with one weight a feature (TM-B1, TM-B2).
+
+Round :math:`t` takes the candidate :math:`z_t` of the highest score and the oracle
+:math:`y_t`, and on a mistake moves by
+
+.. math:: w \leftarrow w + \tau\,\Delta\phi, \qquad
+   \Delta\phi = \phi(x_t, y_t) - \phi(x_t, z_t)
+
+with :math:`\tau = 1` (``rule="perceptron"``, TM-B1) or the smallest step that mends
+the margin, at most C (``rule="mira"``, TM-B2):
+
+.. math:: \tau = \min\Big\{C, \frac{[\rho(y_t, z_t) - w\cdot\Delta\phi]_+}
+                                   {\|\Delta\phi\|^2}\Big\}
+
+``decoding="cost"`` takes for :math:`z_t` the highest sum of score and cost. With
+``num_best`` n MIRA does the same for each of the n best candidates in turn. MIRA is
+Tensor-MIRA of order 1. The average over rounds is kept lazily, as
+:math:`\sum_t (t-1)\,\tau_t\,\Delta\phi_t`. A round touches the entries of the list.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from lowrank_jax import checks
+from lowrank_jax.data.lists import Candidates
+from lowrank_jax.models import candidates
+from lowrank_jax.types import Learner
+
+__all__ = ["Info", "State", "final_params", "learner"]
+
+
+class State(NamedTuple):
+    """What the next round needs, and nothing else."""
+
+    params: jax.Array  # (V + 1,)  w_t; the last is 0
+    sums: jax.Array | None  # (V + 1,)  sum_t (t - 1) tau_t dphi_t, where averaged
+    scratch: jax.Array | None  # (V + 1,) zeros: room for dphi_t, where its norm counts
+    num_rounds: jax.Array  # () int32  t
+
+
+class Info(NamedTuple):
+    """What the report needs of this round; 0 without a mistake."""
+
+    loss: jax.Array  # ()  [rho - w dphi]_+
+    is_mistake: jax.Array  # () bool  z_t is not y_t
+    cost: jax.Array  # ()  rho(y_t, z_t)
+    margin: jax.Array  # ()  w dphi; 0 or less where decoding is plain
+    step_size: jax.Array  # ()  tau, mean over the candidates of the round
+
+
+def learner(
+    *,
+    rule: str = "mira",
+    max_step_size: float | jax.Array = 1.0,
+    averaging: str = "average",
+    cost: str = "quality",
+    oracle: str = "first",
+    decoding: str = "plain",
+    num_best: int = 1,
+    dtype: jnp.dtype = jnp.float32,
+) -> Learner:
+    r"""Build the pair ``(init, update)``; both are pure.
+
+    Args:
+      rule: ``"perceptron"`` or ``"mira"``.
+      max_step_size: :math:`C` of MIRA, the step of the perceptron (whose choices do
+        not depend on it); positive. May be traced.
+      averaging: ``"average"`` over rounds or ``"none"``.
+      cost: :math:`\rho`: ``"quality"`` (difference of quality) or ``"one"``. For the
+        perceptron it is only reported, in the loss.
+      oracle: of several best candidates the ``"first"`` or the ``"nearest"``, the one
+        of the highest score.
+      decoding: :math:`z_t` has the highest score (``"plain"``) or the highest score
+        plus cost (``"cost"``).
+      num_best: candidates of a round to update against, one after the other; above 1
+        for MIRA alone. Static.
+      dtype: of the weights.
+    """
+    checks.choice(("perceptron", "mira"), rule=rule)
+    checks.positive(max_step_size=max_step_size)
+    checks.choice(("average", "none"), averaging=averaging)
+    checks.choice(("quality", "one"), cost=cost)
+    checks.choice(("first", "nearest"), oracle=oracle)
+    checks.choice(("plain", "cost"), decoding=decoding)
+    checks.whole(num_best=num_best)
+    if rule == "perceptron" and num_best > 1:
+        raise checks.InputError(
+            f"`num_best` must be 1 for the perceptron, which mends no margin, got "
+            f"{num_best}."
+        )
+
+    def init(key: jax.Array, example: Candidates) -> State:
+        del key  # nothing is random: the start is zero
+        size = example.num_features + 1
+        return State(
+            params=jnp.zeros((size,), dtype),
+            sums=jnp.zeros((size,), dtype) if averaging == "average" else None,
+            scratch=jnp.zeros((size,), dtype) if rule == "mira" else None,
+            num_rounds=jnp.zeros((), jnp.int32),
+        )
+
+    def mend(
+        state: State, example: Candidates, pair: candidates.Pair
+    ) -> tuple[State, jax.Array]:
+        """Move against one candidate; return the step beside."""
+        loss = jnp.where(pair.is_mistake, jax.nn.relu(pair.cost - pair.margin), 0)
+        step, scratch = jnp.asarray(max_step_size, dtype), state.scratch
+        if scratch is not None:
+            scratch, square = _squared_norm(scratch, example, pair)
+            full = jnp.where(square > 0, loss / jnp.where(square > 0, square, 1), 0)
+            step = jnp.minimum(step, full)  # TM-B2
+        step = jnp.where(pair.is_mistake, step, 0)
+        weight = state.num_rounds.astype(dtype) * step
+
+        def body(
+            ids: jax.Array, deltas: jax.Array, tables: tuple[jax.Array, ...]
+        ) -> tuple[jax.Array, ...]:
+            deltas = _after_reading(tables[0], ids, deltas)
+            amounts = (step, weight)
+            return tuple(
+                table.at[ids].add(amount * deltas, mode="promise_in_bounds")
+                for table, amount in zip(tables, amounts, strict=False)
+            )
+
+        tables: tuple[jax.Array, ...] = (state.params,)
+        if state.sums is not None:
+            tables = (state.params, state.sums)
+        moved = candidates.fold_difference(body, tables, example, pair, dtype)
+        sums = None if state.sums is None else moved[1]
+        return State(moved[0], sums, scratch, state.num_rounds), step
+
+    def update(state: State, example: Candidates) -> tuple[State, Info]:
+        found = candidates.linear_scores(state.params, example)
+        pairs = candidates.choose(example, found, cost, oracle, decoding, num_best)
+        pair = pairs[0]
+        loss = jnp.where(pair.is_mistake, jax.nn.relu(pair.cost - pair.margin), 0)
+        state, step = mend(state, example, pair)
+        if num_best > 1:
+            rest = jax.tree.map(lambda *parts: jnp.stack(parts), *pairs[1:])
+
+            def against(
+                carry: tuple[State, jax.Array], other: candidates.Pair
+            ) -> tuple[tuple[State, jax.Array], None]:
+                now, total = carry
+                table = now.params
+                margin = candidates.margin_of(
+                    lambda ids: table.at[ids].get(mode="promise_in_bounds"),
+                    example,
+                    other,
+                    dtype,
+                )
+                now, step = mend(now, example, other._replace(margin=margin))
+                return (now, total + step), None
+
+            (state, step), _ = lax.scan(against, (state, step), rest)
+        info = Info(loss, pair.is_mistake, pair.cost, pair.margin, step / num_best)
+        return state._replace(num_rounds=state.num_rounds + 1), info
+
+    return Learner(init, update)
+
+
+def final_params(state: State) -> jax.Array:
+    """Return the weights to predict with: the average over rounds, if it was kept."""
+    if state.sums is None:
+        return state.params
+    num_rounds = jnp.maximum(state.num_rounds, 1).astype(state.params.dtype)
+    return state.params - state.sums / num_rounds
+
+
+def _squared_norm(
+    scratch: jax.Array, example: Candidates, pair: candidates.Pair
+) -> tuple[jax.Array, jax.Array]:
+    """Return the scratch table, zeros again, and the squared norm of the difference.
+
+    A feature of both candidates has two entries; only their sum in a table shows what
+    it counts. Three walks over the entries: add, read, wipe out.
+    """
+    dtype = scratch.dtype
+
+    def add(ids: jax.Array, deltas: jax.Array, table: jax.Array) -> jax.Array:
+        deltas = _after_reading(table, ids, deltas)
+        return table.at[ids].add(deltas, mode="promise_in_bounds")
+
+    def read(
+        ids: jax.Array, deltas: jax.Array, carry: tuple[jax.Array, jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
+        table, total = carry
+        held = table.at[ids].get(mode="promise_in_bounds")
+        return table, total + (deltas * held).sum()
+
+    scratch = candidates.fold_difference(add, scratch, example, pair, dtype)
+    scratch, square = candidates.fold_difference(
+        read, (scratch, jnp.zeros((), dtype)), example, pair, dtype
+    )
+    zero = jnp.where(jnp.isnan(square), square, 0)  # wiped out only after it was read
+
+    def wipe(ids: jax.Array, deltas: jax.Array, table: jax.Array) -> jax.Array:
+        del deltas
+        return table.at[ids].multiply(zero, mode="promise_in_bounds")
+
+    return candidates.fold_difference(wipe, scratch, example, pair, dtype), square
+
+
+def _after_reading(table: jax.Array, ids: jax.Array, deltas: jax.Array) -> jax.Array:
+    """Return the deltas, made to depend on what the table holds.
+
+    What is written must depend on what is read: else the compiler may order the two
+    as it likes, and copies the whole table at each step to be free to.
+    """
+    held = table.at[ids].get(mode="promise_in_bounds").sum()
+    return jnp.where(jnp.isnan(held), held, deltas)

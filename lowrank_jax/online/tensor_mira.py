@@ -1,0 +1,372 @@
+r"""Tensor-MIRA: online reranking with weights of low CP rank (TM-Alg2).
+
+Round :math:`t` takes the candidate :math:`z_t` of the highest score and the oracle
+:math:`y_t`, and on a mistake goes, one vector :math:`w_h^d` after the other, against
+
+.. math:: \tfrac12\|T - T_t\|^2 + C\,[\rho(y_t, z_t) - \langle T, \Delta\Phi\rangle]_+,
+   \qquad \Delta\Phi = \Phi(x_t, y_t) - \Phi(x_t, z_t)         \qquad \text{(TM-Eq3)}
+
+with T in CP form. With all other vectors fixed the tensor is linear in :math:`w_h^d`:
+:math:`\langle T, \Delta\Phi\rangle = s + w_h^d\cdot\Delta\phi` where :math:`\Delta\phi`
+is :math:`\Delta\Phi` contracted with the other vectors of h (TM-Eq5) and s comes from
+the other components. Let :math:`B = \prod_{d'\ne d}\|w_h^{d'}\|^2`. Then
+
+.. math:: w_h^d \leftarrow c + \tau\Delta\phi, \qquad
+   \tau = \min\{K, [\rho - s - c\cdot\Delta\phi]_+ / \|\Delta\phi\|^2\}
+
+``step="paper"``
+  :math:`c = w_h^d`, :math:`K = C` (TM-Eq6). An unclipped step mends the margin, and
+  all later ones of the round are 0: with a large C only :math:`w_1^1` learns (DR-T3).
+``step="exact"``
+  :math:`c = w_h^d`, :math:`K = C/B`: solves the sub-problem of TM-N4 (DR-T1).
+``step="bcd"``
+  :math:`c = g/B`, :math:`K = C/B`, where g is the contraction of :math:`T_t` minus the
+  other components with the other vectors: solves TM-Eq3 in :math:`w_h^d`, so the
+  objective never rises, in any number of sweeps (DR-T2). All vectors learn.
+
+``decoding="cost"`` takes for :math:`z_t` the highest sum of score and cost, where
+TM-Alg2 takes the highest score; with ``num_best`` n the round does the same for each
+of the n best candidates in turn, each from the tensor that the one before it left.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from lowrank_jax import checks
+from lowrank_jax.data.lists import Candidates
+from lowrank_jax.models import candidates, tensor
+from lowrank_jax.models.tensor import Params, Shape
+from lowrank_jax.types import Learner
+
+__all__ = ["Info", "State", "final_params", "learner"]
+
+_ROUNDING = 32  # a rise of the objective below so many units of rounding is none
+
+
+class State(NamedTuple):
+    """What the next round needs, and nothing else."""
+
+    params: Params  # for each mode (H, n_d)
+    sums: Params | None  # of the params after each round, where averaging is asked for
+    num_rounds: jax.Array  # () int32  t
+
+
+class Info(NamedTuple):
+    """What the proof and the report need of this round; 0 without a mistake."""
+
+    loss: jax.Array  # ()  [rho - <T_t, dPhi>]_+
+    is_mistake: jax.Array  # () bool  z_t is not y_t
+    cost: jax.Array  # ()  rho(y_t, z_t)
+    margin: jax.Array  # ()  <T_t, dPhi>
+    step_size: jax.Array  # ()  tau, mean over the sub-steps (h, d)
+    clipped: jax.Array  # ()  share of sub-steps with tau at its limit
+    moved: jax.Array  # ()  share of sub-steps that changed their vector
+    objective: jax.Array  # ()  TM-Eq3 at T_t, C times the loss; of several, the sum
+    objective_after: jax.Array  # ()  TM-Eq3 after the round; of several, the sum
+    rises: jax.Array  # ()  share of sub-steps that raised TM-Eq3
+    norm_product: jax.Array  # ()  product over d of ||w_h^d||^2, mean over h
+    component_distance: jax.Array  # ()  in 0..1; 0 where all components are equal
+
+
+class _Sweep(NamedTuple):
+    """The sub-steps of a round so far."""
+
+    vectors: jax.Array  # (D, H, n)  all w_h^d, filled up with zeros to one length
+    margin: jax.Array  # ()  <T, dPhi>
+    objective: jax.Array  # ()  TM-Eq3
+    total: jax.Array  # (4,)  sums of tau, clipped, moved, rises
+
+
+class _Mended(NamedTuple):
+    """The constraints of a round so far."""
+
+    vectors: jax.Array  # (D, H, n)
+    objectives: jax.Array  # (2,)  sums of TM-Eq3 before and after
+    total: jax.Array  # (4,)
+
+
+def learner(
+    *,
+    shape: Shape,
+    step: str = "paper",
+    max_step_size: float | jax.Array = 0.1,
+    num_sweeps: int = 1,
+    start: str = "constant",
+    averaging: str = "none",
+    cost: str = "quality",
+    oracle: str = "first",
+    decoding: str = "plain",
+    num_best: int = 1,
+    dtype: jnp.dtype = jnp.float32,
+) -> Learner:
+    r"""Build the pair ``(init, update)``; both are pure.
+
+    An example is a `Candidates` whose feature ids are cells of the tensor: see
+    `data.lists.remap` and `features.mapping`.
+
+    Args:
+      shape: mode sizes and number of components. Static.
+      step: ``"paper"``, ``"exact"`` or ``"bcd"``.
+      max_step_size: :math:`C`, positive. May be traced.
+      num_sweeps: times that a round goes over all vectors. Static.
+      start: ``"constant"`` (as the paper; all components equal) or ``"random"``
+        (recommended where H > 1).
+      averaging: ``"average"`` keeps the mean over rounds of each vector; ``"none"``.
+      cost: :math:`\rho`: ``"quality"`` (difference of quality) or ``"one"``.
+      oracle: of several best candidates the ``"first"`` or the ``"nearest"``, the one
+        of the highest score.
+      decoding: :math:`z_t` has the highest score (``"plain"``, as TM-Alg2) or the
+        highest score plus cost (``"cost"``).
+      num_best: candidates of a round to update against, one after the other. Static.
+      dtype: of the params.
+    """
+    checks.positive(max_step_size=max_step_size)
+    checks.whole(num_sweeps=num_sweeps, num_components=shape.num_components)
+    checks.whole(num_best=num_best)
+    checks.choice(("paper", "exact", "bcd"), step=step)
+    checks.choice(("constant", "random"), start=start)
+    checks.choice(("average", "none"), averaging=averaging)
+    checks.choice(("quality", "one"), cost=cost)
+    checks.choice(("first", "nearest"), oracle=oracle)
+    checks.choice(("plain", "cost"), decoding=decoding)
+    num_components, order = shape.num_components, shape.order
+
+    def init(key: jax.Array, example: Candidates) -> State:
+        if example.num_features != shape.num_cells:
+            raise checks.InputError(
+                f"`shape` has {shape.num_cells} cells, and the lists have "
+                f"{example.num_features}; bring them to it with `data.lists.remap`."
+            )
+        params = (
+            tensor.constant(shape, dtype)
+            if start == "constant"
+            else tensor.random(key, shape, dtype)
+        )
+        sums = jax.tree.map(jnp.zeros_like, params) if averaging == "average" else None
+        return State(params, sums, jnp.zeros((), jnp.int32))
+
+    num_substeps = num_sweeps * num_components * order
+
+    def mend(
+        done: _Mended, example: Candidates, pair: candidates.Pair, limit: jax.Array
+    ) -> _Mended:
+        """Do the sub-steps against one candidate."""
+        first = done.vectors
+
+        def substep(j: jax.Array, sweep: _Sweep) -> _Sweep:
+            h, d = j // order % num_components, j % order
+            vectors = sweep.vectors[:, h]  # (D, n)
+            w = vectors[d]
+            phi = _contract(vectors, d, shape.sizes, example, pair)  # TM-Eq5
+            square = phi @ phi
+            rest = sweep.margin - w @ phi  # s of TM-N4
+            weight = (vectors * vectors).sum(axis=1).at[d].set(1).prod()  # B
+            target, size = _contracted(first, sweep.vectors, h, d)  # g of DR-T2
+
+            centre, largest = w, limit
+            if step != "paper":
+                safe = jnp.where(weight > 0, weight, 1)
+                largest = jnp.where(weight > 0, limit / safe, 0)
+                if step == "bcd":
+                    centre = jnp.where(weight > 0, target / safe, w)
+            gap = jax.nn.relu(pair.cost - rest - centre @ phi)
+            full = gap / jnp.where(square > 0, square, 1)
+            full = jnp.where(square > 0, full, 0)
+            tau = jnp.minimum(largest, full)  # TM-Eq6, DR-T1, DR-T2
+            new = centre + tau * phi
+
+            # Moving w by delta adds delta x (other vectors) to T - T_t.
+            delta = new - w
+            moved = delta @ delta
+            before = jax.nn.relu(pair.cost - sweep.margin)
+            after = jax.nn.relu(pair.cost - rest - new @ phi)
+            distance = delta @ (weight * w - target) + weight * moved / 2
+            growth = distance + limit * (after - before)
+            unit = _ROUNDING * jnp.finfo(dtype).eps
+            scale = jnp.sqrt(moved) * (weight * jnp.sqrt(w @ w) + size)
+            parts = jnp.abs(jnp.stack([pair.cost, rest, w @ phi, new @ phi]))
+            scale = scale + limit * parts.sum()
+            has_moved = moved > unit * unit * (w @ w)
+            marks = [tau, full > largest, has_moved, growth > unit * scale]
+            return _Sweep(
+                vectors=sweep.vectors.at[d, h].set(new),
+                margin=rest + new @ phi,
+                objective=sweep.objective + growth,
+                total=sweep.total + jnp.stack([mark.astype(dtype) for mark in marks]),
+            )
+
+        count = jnp.where(pair.is_mistake, num_substeps, 0).astype(jnp.int32)
+        loss = jnp.where(pair.is_mistake, jax.nn.relu(pair.cost - pair.margin), 0)
+        begin = _Sweep(first, pair.margin, limit * loss, jnp.zeros((4,), dtype))
+        end = lax.fori_loop(jnp.zeros_like(count), count, substep, begin)
+        return _Mended(
+            vectors=end.vectors,
+            objectives=done.objectives + jnp.stack([begin.objective, end.objective]),
+            total=done.total + end.total,
+        )
+
+    def update(state: State, example: Candidates) -> tuple[State, Info]:
+        limit = jnp.asarray(max_step_size, dtype)
+        found = tensor.scores(state.params, example)
+        pairs = candidates.choose(example, found, cost, oracle, decoding, num_best)
+        pair, first = pairs[0], _stack(state.params)
+        loss = jnp.where(pair.is_mistake, jax.nn.relu(pair.cost - pair.margin), 0)
+        none = jnp.zeros((2,), dtype), jnp.zeros((4,), dtype)
+        end = mend(_Mended(first, *none), example, pair, limit)
+        has_moved = pair.is_mistake
+        if num_best > 1:
+            rest = jax.tree.map(lambda *parts: jnp.stack(parts), *pairs[1:])
+
+            def against(
+                carry: tuple[_Mended, jax.Array], other: candidates.Pair
+            ) -> tuple[tuple[_Mended, jax.Array], None]:
+                done, has_moved = carry
+                other = _again(other, done.vectors, shape.sizes, example)
+                done = mend(done, example, other, limit)
+                return (done, has_moved | other.is_mistake), None
+
+            (end, has_moved), _ = lax.scan(against, (end, has_moved), rest)
+
+        vectors = end.vectors
+        if step != "paper":
+            vectors = _balanced(vectors, has_moved)
+        if state.sums is not None:
+            reference = _stack(state.sums) + first
+            vectors = _aligned(vectors, reference, has_moved)
+        params = tuple(vectors[d, :, :size] for d, size in enumerate(shape.sizes))
+        mean = end.total / (num_substeps * num_best)
+        products = tensor.gram(params, params)
+        norms = jnp.diagonal(products)
+        agreement = products.sum() / jnp.maximum(
+            num_components * norms.sum(), jnp.finfo(dtype).tiny
+        )
+        info = Info(
+            loss=loss,
+            is_mistake=pair.is_mistake,
+            cost=pair.cost,
+            margin=pair.margin,
+            step_size=mean[0],
+            clipped=mean[1],
+            moved=mean[2],
+            objective=end.objectives[0],
+            objective_after=end.objectives[1],
+            rises=mean[3],
+            norm_product=norms.mean(),
+            component_distance=jnp.sqrt(jax.nn.relu(1 - agreement)),
+        )
+        sums = state.sums
+        if sums is not None:
+            sums = jax.tree.map(jnp.add, sums, params)
+        return State(params, sums, state.num_rounds + 1), info
+
+    return Learner(init, update)
+
+
+def final_params(state: State) -> Params:
+    """Return the model to predict with: the average over rounds, if it was kept."""
+    if state.sums is None:
+        return state.params
+    num_rounds = state.num_rounds
+    return tuple(
+        jnp.where(num_rounds > 0, total / jnp.maximum(num_rounds, 1).astype(w.dtype), w)
+        for w, total in zip(state.params, state.sums, strict=True)
+    )
+
+
+def _stack(params: Params) -> jax.Array:
+    """Lay all vectors side by side, (D, H, n), filled up with zeros."""
+    longest = max(factor.shape[1] for factor in params)
+    rows = [
+        jnp.pad(factor, ((0, 0), (0, longest - factor.shape[1]))) for factor in params
+    ]
+    return jnp.stack(rows)
+
+
+def _again(
+    pair: candidates.Pair,
+    vectors: jax.Array,
+    sizes: tuple[int, ...],
+    example: Candidates,
+) -> candidates.Pair:
+    """Weigh a pair anew, after others of its round; no mistake where nothing lacks."""
+    params = tuple(vectors[d, :, :size] for d, size in enumerate(sizes))
+    margin = candidates.margin_of(
+        lambda cells: tensor.weights(params, cells, sizes),
+        example,
+        pair,
+        vectors.dtype,
+    )
+    is_mistake = pair.is_mistake & (margin < pair.cost)
+    return pair._replace(margin=margin, is_mistake=is_mistake)
+
+
+def _contract(
+    vectors: jax.Array,
+    d: jax.Array,
+    sizes: tuple[int, ...],
+    example: Candidates,
+    pair: candidates.Pair,
+) -> jax.Array:
+    """Contract the difference with all of the (D, n) vectors but the d-th: (n,)."""
+    modes = jnp.arange(len(sizes), dtype=jnp.int32)[:, None, None]
+
+    def body(cells: jax.Array, deltas: jax.Array, phi: jax.Array) -> jax.Array:
+        index = jnp.stack(tensor.indices(cells, sizes))  # (D, rows, width)
+        parts = vectors.at[modes, index].get(mode="promise_in_bounds")
+        others = jnp.where(modes == d, 1, parts).prod(axis=0)
+        return phi.at[index[d]].add(deltas * others, mode="promise_in_bounds")
+
+    start = jnp.zeros_like(vectors[0])
+    return candidates.fold_difference(body, start, example, pair, start.dtype)
+
+
+def _contracted(
+    first: jax.Array, now: jax.Array, h: jax.Array, d: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    r"""Contract :math:`T_t` minus the other components with the vectors of h.
+
+    Returns:
+      g of DR-T2, (n,), in :math:`O(H\sum_d n_d)`, and the length of its terms, beside
+      which its rounding is to be seen: components may cancel out nearly.
+    """
+    vectors = now[:, h]
+
+    def inner(stack: jax.Array) -> jax.Array:  # (H,)  products over the other modes
+        each = jnp.einsum("dhn,dn->dh", stack, vectors)
+        return each.at[d].set(1).prod(axis=0)
+
+    plus, minus = inner(first), inner(now).at[h].set(0)
+    lengths = [jnp.linalg.norm(stack[d], axis=1) for stack in (first, now)]
+    size = jnp.abs(plus) @ lengths[0] + jnp.abs(minus) @ lengths[1]
+    return plus @ first[d] - minus @ now[d], size
+
+
+def _balanced(vectors: jax.Array, is_mistake: jax.Array) -> jax.Array:
+    """Give the vectors of a component one length, and leave its product as it is.
+
+    The steps ``"exact"`` and ``"bcd"`` depend on the tensor alone, so this changes
+    nothing in exact arithmetic; without it lengths drift apart beyond what a float
+    holds. TM-Eq6 does depend on the lengths, and is left alone.
+    """
+    squares = (vectors * vectors).sum(axis=2)  # (D, H)
+    is_fit = (squares > 0).all(axis=0, keepdims=True) & is_mistake
+    logs = jnp.log(jnp.where(is_fit, squares, 1)) / 2
+    scales = jnp.exp(logs.mean(axis=0, keepdims=True) - logs)
+    return vectors * scales[:, :, None]
+
+
+def _aligned(
+    vectors: jax.Array, reference: jax.Array, is_mistake: jax.Array
+) -> jax.Array:
+    """Turn pairs of vectors round so that each agrees in sign with its average.
+
+    Two vectors of a component turned round leave the product as it is, but not the
+    mean of the vectors over rounds. The first takes the signs of all others.
+    """
+    agrees = (vectors * reference).sum(axis=2) >= 0
+    signs = jnp.where(agrees | ~is_mistake, 1, -1).astype(vectors.dtype)  # (D, H)
+    first = signs[1:].prod(axis=0, keepdims=True)
+    return vectors * jnp.concatenate([first, signs[1:]])[:, :, None]

@@ -1,0 +1,133 @@
+"""Readers of candidate lists: what they take, and what they say of bad files."""
+
+import gzip
+import json
+import re
+
+import numpy as np
+import pytest
+
+from lowrank_jax.checks import InputError
+from lowrank_jax.data import read_json_lists, read_svmlight_lists
+
+JSON = [
+    {
+        "candidates": [
+            {"features": {"a": 1, "b": 0.5}, "quality": 0.9},
+            {"features": {}, "quality": 1},
+        ]
+    },
+    {"candidates": [{"features": {"c": -2, "a": 3}, "quality": 0}]},
+]
+SVMLIGHT = """\
+0.9 qid:3 0:1 1:0.5 # the first
+1 qid:3
+
+0 qid:x 2:-2 0:3
+"""
+
+
+def write(tmp_path, text, name="lists"):
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def as_lines(items):
+    return "".join(json.dumps(item) + "\n" for item in items)
+
+
+def check(lists):
+    np.testing.assert_array_equal(lists.feature_ids, [0, 1, 2, 0])
+    np.testing.assert_array_equal(lists.values, np.float32([1, 0.5, -2, 3]))
+    np.testing.assert_array_equal(lists.candidate_offsets, [0, 2, 2, 4])
+    np.testing.assert_array_equal(lists.list_offsets, [0, 2, 3])
+    np.testing.assert_array_equal(lists.quality, np.float32([0.9, 1, 0]))
+    assert lists.num_features == 3
+    assert lists.feature_ids.dtype == lists.list_offsets.dtype == np.int32
+
+
+def test_both_formats_give_the_same_lists(tmp_path):
+    lists, names = read_json_lists(write(tmp_path, as_lines(JSON)))
+    check(lists)
+    assert names == {"a": 0, "b": 1, "c": 2}
+    check(read_svmlight_lists(write(tmp_path, SVMLIGHT)))
+    packed = tmp_path / "lists.gz"
+    packed.write_bytes(gzip.compress(as_lines(JSON).encode()))
+    check(read_json_lists(packed)[0])
+
+
+def test_unknown_names_become_the_id_that_scores_nothing(tmp_path):
+    names = {"c": 0, "a": 1}
+    lists, same = read_json_lists(write(tmp_path, as_lines(JSON)), names=names)
+    np.testing.assert_array_equal(lists.feature_ids, [1, 2, 0, 1])
+    assert lists.num_features == 2
+    assert same == {"c": 0, "a": 1}
+
+
+def test_quality_may_be_left_out_where_nothing_is_trained(tmp_path):
+    text = as_lines([{"candidates": [{"features": {"a": 1}}]}])
+    lists, _ = read_json_lists(write(tmp_path, text), training=False)
+    assert np.isnan(lists.quality).all()
+    lists = read_svmlight_lists(write(tmp_path, "nan qid:1 1:2\n"), training=False)
+    assert np.isnan(lists.quality).all()
+
+
+GOOD = as_lines(JSON[:1])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no list"),
+        (GOOD + "{", ":2 is not JSON"),
+        (GOOD + "[]", ':2 has no array "candidates"'),
+        (GOOD + '{"candidates": []}', ":2 is a list without candidates"),
+        (GOOD + '{"candidates": [{}]}', ':2 has a candidate without an object "fea'),
+        ('{"candidates": [{"features": {}}]}', ":1 has a candidate without a quality"),
+        ('{"candidates": [{"features": {}, "quality": 7}]}', ":1 has the quality 7"),
+        ('{"candidates": [{"features": {}, "quality": NaN}]}', "without a quality"),
+        (
+            '{"candidates": [{"features": {"a": NaN}, "quality": 0}]}',
+            ":1 gives feature a the value nan",
+        ),
+        (
+            '{"candidates": [{"features": {"a": [1]}, "quality": 0}]}',
+            ":1 has [1] where a number",
+        ),
+        (
+            '{"candidates": [{"features": {"a": true}, "quality": 0}]}',
+            ":1 has True where a number",
+        ),
+    ],
+)
+def test_bad_json_is_named_by_file_and_line(tmp_path, text, message):
+    path = write(tmp_path, text)
+    with pytest.raises(InputError, match=re.escape(message)) as found:
+        read_json_lists(path)
+    assert str(path) in str(found.value)
+    assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("0.5 1:1", ":4 has no qid in its second place"),
+        ("0.5", ":4 has no qid in its second place"),
+        ("0.5 qid:3 1:1", ":4 comes back to qid 3 of line 1"),
+        ("0.5 qid:4 5:1", ":4 has the feature id 5; ids must lie in 0..4"),
+        ("0.5 qid:4 -1:1", ":4 has the feature id -1"),
+        ("0.5 qid:4 1:inf", ":4 gives feature 1 the value inf"),
+        ("0.5 qid:4 1", ":4 has '1' where an id:value"),
+        ("0.5 qid:4 x:1", ":4 has 'x:1' where an id:value"),
+        ("0.5 qid:4 1:x", ":4 has 'x' where a number"),
+        ("2 qid:4 1:1", ":4 has the quality 2, and it must lie in 0..1"),
+        ("nan qid:4 1:1", ":4 has a candidate without a quality"),
+        ("? qid:4 1:1", ":4 has '?' where a number"),
+    ],
+)
+def test_bad_svmlight_is_named_by_file_and_line(tmp_path, line, message):
+    path = write(tmp_path, "0.1 qid:3 1:1\n# nothing\n0.5 qid:2 1:1\n" + line + "\n")
+    with pytest.raises(InputError, match=re.escape(message)) as found:
+        read_svmlight_lists(path, num_features=5)
+    assert str(path) in str(found.value)

@@ -1,0 +1,381 @@
+"""Tensor-MIRA against a twin on dense tensors, and the results DR-T1 to DR-T3."""
+
+import dataclasses
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lowrank_jax import reranker
+from lowrank_jax.checks import InputError
+from lowrank_jax.data import drop_shared, reranking_task, stream_lists
+from lowrank_jax.data import lists as data
+from lowrank_jax.models.tensor import Shape
+from lowrank_jax.online import rerank, tensor_mira
+
+LIMITS = (100.0, 0.3, 0.02)  # C: never clipped, sometimes, mostly
+NUM_LISTS = 30
+RTOL = 1e-6  # rounding grows from round to round where steps are long
+SETTINGS = {
+    "paper": dict(shape=Shape((3, 4), 2)),
+    "exact": dict(shape=Shape((3, 4), 2), averaging="average"),
+    "bcd": dict(shape=Shape((2, 3, 2), 2), num_sweeps=2),
+}
+each_step = pytest.mark.parametrize("step", SETTINGS)
+
+
+@functools.lru_cache
+def task(sizes=(3, 4)):
+    lists, _, _ = reranking_task(
+        NUM_LISTS,
+        1,
+        seed=1,
+        sizes=sizes,
+        num_candidates=(3, 6),
+        num_active=(2, 5),
+        num_shared=3,
+        noise=1.0,
+    )
+    return lists
+
+
+def vectors_of(lists):
+    """Dense features of all candidates, list by list."""
+    table = np.zeros((lists.num_candidates, lists.num_features))
+    owner = np.repeat(np.arange(lists.num_candidates), np.diff(lists.candidate_offsets))
+    np.add.at(table, (owner, lists.feature_ids), lists.values)
+    return np.split(table, lists.list_offsets[1:-1])
+
+
+@functools.lru_cache
+def program(module, **settings):
+    """Compile a run over the lists, for several C side by side.
+
+    What all candidates share is taken off: the twins see the lists with it.
+    """
+    corpus = stream_lists(drop_shared(task()))
+    order = jnp.arange(NUM_LISTS, dtype=jnp.int32)
+
+    def one(limit, params):
+        learner = module.learner(max_step_size=limit, dtype=jnp.float64, **settings)
+        start = learner.init(jax.random.key(0), data.candidates(corpus, 0))
+        start = start if params is None else start._replace(params=params)
+        return start, *reranker.run(learner, start, corpus, order)
+
+    return jax.jit(jax.vmap(one, in_axes=(0, None)))
+
+
+def runs(module, limits, params=None, **settings):
+    """Run once for each C: the first and the last state, and the trace."""
+    found = program(module, **settings)(jnp.array(limits), params)
+    found = jax.device_get(found)
+    return [jax.tree.map(lambda part, i=i: part[i], found) for i in range(len(limits))]
+
+
+@functools.lru_cache
+def tensor_runs(step):
+    settings = SETTINGS[step]
+    rng = np.random.default_rng(1)
+    params = tuple(rng.uniform(-1, 1, (2, n)) for n in settings["shape"].sizes)
+    return runs(tensor_mira, LIMITS, params, step=step, **settings)
+
+
+def outer(parts):
+    return functools.reduce(np.multiply.outer, parts, np.ones(()))
+
+
+def dense(params):
+    return sum(outer([w[h] for w in params]) for h in range(params[0].shape[0]))
+
+
+def contract(whole, parts, d):
+    """Contract a tensor with all vectors but the d-th."""
+    for mode in reversed(range(whole.ndim)):
+        if mode != d:
+            whole = np.tensordot(whole, parts[mode], axes=(mode, 0))
+    return whole
+
+
+def objective(whole, first, difference, cost, limit):
+    """TM-Eq3 on dense tensors."""
+    hinge = max(0.0, cost - (whole * difference).sum())
+    return 0.5 * ((whole - first) ** 2).sum() + limit * hinge
+
+
+def substep(params, first, h, d, difference, cost, limit, step):
+    """One sub-step with dense tensors; returns the new vector, tau, is clipped."""
+    parts = [w[h] for w in params]
+    w, rest = params[d][h], dense(params) - outer(parts)
+    phi = contract(difference, parts, d)
+    weight = math.prod(p @ p for i, p in enumerate(parts) if i != d)
+    largest = limit if step == "paper" else limit / weight
+    centre = contract(first - rest, parts, d) / weight if step == "bcd" else w
+    gap = max(0.0, cost - (rest * difference).sum() - centre @ phi)
+    full = gap / (phi @ phi) if phi @ phi > 0 else 0.0
+    tau = min(largest, full)
+    return centre + tau * phi, tau, full > largest
+
+
+def twin(start, limit, step, shape, num_sweeps=1, balance=True, **_):
+    """Run all rounds with dense tensors; the params after each and the numbers."""
+    params = [np.array(w) for w in start]
+    lists = task()
+    qualities = np.split(lists.quality.astype(float), lists.list_offsets[1:-1])
+    trace, after = [], []
+    sums = [np.zeros_like(w) for w in params]
+    for features, quality in zip(vectors_of(lists), qualities, strict=True):
+        first, before = dense(params), [w.copy() for w in params]
+        scores = features @ first.ravel(order="F")
+        y, z = int(quality.argmax()), int(scores.argmax())
+        shaped = (features[y] - features[z]).reshape(shape.sizes, order="F")
+        cost = quality[y] - quality[z]
+        taus, clips, rises, moved = [], [], [], []
+        value = begin = objective(first, first, shaped, cost, limit)
+        if y != z:
+            for _ in range(num_sweeps):
+                for h, d in np.ndindex(shape.num_components, shape.order):
+                    new, tau, clip = substep(
+                        params, first, h, d, shaped, cost, limit, step
+                    )
+                    moved.append((new != params[d][h]).any())
+                    params[d][h] = new
+                    now = objective(dense(params), first, shaped, cost, limit)
+                    rises.append(now > value + 1e-12 * (1 + value))
+                    value = now
+                    taus.append(tau)
+                    clips.append(clip)
+            if step != "paper" and balance:
+                norms = [np.linalg.norm(w, axis=1, keepdims=True) for w in params]
+                middle = math.prod(norms) ** (1 / shape.order)
+                params = [w * middle / n for w, n in zip(params, norms, strict=True)]
+            if balance:  # turn vectors round towards their sums
+                for d in range(1, shape.order):
+                    inner = ((sums[d] + before[d]) * params[d]).sum(axis=1)
+                    sign = np.where(inner >= 0, 1, -1)[:, None]
+                    params[d], params[0] = params[d] * sign, params[0] * sign
+        for total, w in zip(sums, params, strict=True):
+            total += w
+        mean = [np.mean(part) if part else 0 for part in (taus, clips, rises, moved)]
+        trace.append((y != z, cost, begin, value, *mean))
+        after.append([w.copy() for w in params])
+    return after, np.array(trace, float)
+
+
+@each_step
+def test_rounds_equal_those_on_dense_tensors(step):
+    settings = SETTINGS[step]
+    shape = settings["shape"]
+    num_mistakes = 0
+    for limit, (start, final, info) in zip(LIMITS, tensor_runs(step), strict=True):
+        after, trace = twin(start.params, limit, step, **settings)
+        num_mistakes += trace[:, 0].sum()
+        names = "is_mistake cost objective objective_after step_size clipped rises"
+        for i, name in enumerate(names.split()):
+            np.testing.assert_allclose(
+                getattr(info, name), trace[:, i], rtol=RTOL, atol=1e-8, err_msg=name
+            )
+        # Signs are a matter of choice where nothing is averaged: compare tensors.
+        found, expected = dense(final.params), dense(after[-1])
+        np.testing.assert_allclose(found, expected, rtol=RTOL, atol=1e-8)
+        assert final.num_rounds == NUM_LISTS
+        norms = [math.prod(w[h] @ w[h] for w in after[-1]) for h in range(2)]
+        np.testing.assert_allclose(info.norm_product[-1], np.mean(norms), rtol=RTOL)
+        one, two = (outer([w[h] for w in after[-1]]) for h in range(2))
+        apart = math.sqrt(((one - two) ** 2).sum() / 2 / sum(norms))
+        np.testing.assert_allclose(info.component_distance[-1], apart, atol=1e-6)
+        if settings.get("averaging"):
+            for d, w in enumerate(tensor_mira.final_params(final)):
+                mean = np.mean([params[d] for params in after], axis=0)
+                np.testing.assert_allclose(w, mean, rtol=RTOL, atol=1e-8)
+        if step != "paper":  # one length of all vectors changes no tensor
+            plain, _ = twin(start.params, limit, step, balance=False, **settings)
+            np.testing.assert_allclose(expected, dense(plain[-1]), atol=1e-6)
+            lengths = [np.linalg.norm(w, axis=1) for w in final.params]
+            np.testing.assert_allclose(lengths, lengths[:1] * shape.order, rtol=1e-9)
+    assert num_mistakes > NUM_LISTS
+
+
+def test_bcd_never_raises_the_objective_and_the_others_do():
+    """DR-T2, and that the other two rules do raise it shows that the check sees."""
+    rises = {step: [r[2].rises.sum() for r in tensor_runs(step)] for step in SETTINGS}
+    assert rises["bcd"] == [0, 0, 0]
+    assert sum(rises["paper"]) > 0
+    assert sum(rises["exact"]) > 0
+    for _, _, info in tensor_runs("bcd"):
+        assert (info.objective_after <= info.objective * (1 + 1e-12)).all()
+
+
+def random_problem(rng, sizes=(3, 2, 4)):
+    params = [rng.normal(size=(2, n)) for n in sizes]
+    first = dense([w + 0.3 * rng.normal(size=w.shape) for w in params])
+    difference = rng.normal(size=sizes) * (rng.random(sizes) < 0.5)
+    return params, first, difference, rng.random(), 10 ** rng.uniform(-3, 1)
+
+
+def test_bcd_substep_is_the_minimum_over_its_vector():
+    """DR-T2: thousands of random sub-steps, none raises, none can be bettered."""
+    rng = np.random.default_rng(0)
+    for _ in range(400):
+        params, first, difference, cost, limit = random_problem(rng)
+        given = (first, difference, cost, limit)
+        value = objective(dense(params), *given)
+        for h, d in np.ndindex(2, 3):
+            new, _, _ = substep(params, first, h, d, difference, cost, limit, "bcd")
+            params[d][h] = new
+            now = objective(dense(params), *given)
+            assert now <= value * (1 + 1e-12)
+            value = now
+        for size in (1e-1, 1e-3):
+            params[d][h] = new + size * rng.normal(size=new.shape)
+            assert objective(dense(params), *given) >= value * (1 - 1e-12)
+
+
+def test_exact_substep_is_the_minimum_of_its_sub_problem():
+    """DR-T1 against a grid of steps and random moves; TM-Eq6 is not the minimum."""
+    rng = np.random.default_rng(1)
+    excess = []
+    for _ in range(200):
+        params, _, difference, cost, limit = random_problem(rng)
+        parts = [w[1] for w in params]
+        rest = dense(params) - outer(parts)
+        weight = math.prod(p @ p for p in parts[1:])
+        phi = contract(difference, parts, 0)
+        s = (rest * difference).sum()
+
+        def value(w, weight=weight, parts=parts, phi=phi, s=s, c=cost, limit=limit):
+            move = w - parts[0]
+            return weight / 2 * (move @ move) + limit * max(0.0, c - s - w @ phi)
+
+        given = (params, dense(params), 1, 0, difference, cost, limit)
+        best = value(substep(*given, "exact")[0])
+        for a in np.linspace(0, 2 * limit, 50):
+            assert best <= value(parts[0] + a * phi) + 1e-12
+        for size in (1e-1, 1e-3):
+            assert best <= value(parts[0] + size * rng.normal(size=3)) + 1e-12
+        paper = substep(*given, "paper")
+        excess.append(value(paper[0]) - best)
+        if paper[2]:  # clipped: worse than not moving if and only if B > 2 (DR-T3)
+            hinge_left = cost - s - paper[0] @ phi
+            assert hinge_left > 0
+            assert (value(paper[0]) > value(parts[0])) == (weight > 2)
+    assert min(excess) > -1e-12
+    assert max(excess) > 0.1
+
+
+def test_without_clipping_the_paper_learns_one_vector_only():
+    """DR-T3, and the share of vectors that learn grows as C shrinks."""
+    large, _, small = tensor_runs("paper")
+    start, final, info = large
+    assert info.is_mistake.sum() > 10
+    np.testing.assert_allclose(final.params[1], start.params[1], rtol=1e-12)
+    np.testing.assert_allclose(final.params[0][1], start.params[0][1], rtol=1e-12)
+    assert np.abs(final.params[0][0] - start.params[0][0]).min() > 1e-3
+    shares = [r[2].moved[r[2].is_mistake].mean() for r in tensor_runs("paper")]
+    assert shares[0] <= 0.25 < shares[1] < shares[2]
+    assert small[2].clipped[small[2].is_mistake].mean() > 0.5
+    moved = [r[2].moved[r[2].is_mistake].mean() for r in tensor_runs("bcd")]
+    assert min(moved) > 0.9  # all vectors learn at every C
+
+
+def test_equal_components_stay_equal_while_every_step_is_clipped():
+    """DR-T3: with a constant start the rank stays 1 as long as C is small."""
+    settings = SETTINGS["paper"]
+    equal = tuple(np.full((2, n), 0.4) for n in settings["shape"].sizes)
+    (_, tiny, info), (_, _, other), _ = runs(
+        tensor_mira, (1e-5, 0.3, 1.0), equal, step="paper", **settings
+    )
+    assert (info.clipped[info.is_mistake] == 1).all()
+    assert info.component_distance.max() < 1e-2
+    np.testing.assert_allclose(tiny.params[0][0], tiny.params[0][1], rtol=1e-3)
+    assert other.component_distance[-1] > 0.1
+
+
+@pytest.mark.parametrize("rule", ["mira", "perceptron"])
+def test_linear_rounds_equal_the_twin_with_all_features(rule):
+    lists = task()
+    qualities = np.split(lists.quality.astype(float), lists.list_offsets[1:-1])
+    # The scores of a perceptron are often equal: its steps must be exact.
+    limits = (4.0, 0.25) if rule == "perceptron" else LIMITS
+    found = runs(rerank, limits, rule=rule)
+    for limit, (_, final, info) in zip(limits, found, strict=True):
+        w, total = np.zeros(lists.num_features), np.zeros(lists.num_features)
+        for t, features in enumerate(vectors_of(lists)):
+            scores = (features - features[0]) @ w
+            y, z = int(qualities[t].argmax()), int(scores.argmax())
+            delta, cost = features[y] - features[z], qualities[t][y] - qualities[t][z]
+            loss = max(0.0, cost - w @ delta)
+            tau = limit if rule == "perceptron" else 0.0
+            if rule == "mira" and delta @ delta > 0:
+                tau = min(limit, loss / (delta @ delta))
+            assert info.is_mistake[t] == (y != z)
+            if y != z:
+                np.testing.assert_allclose(info.step_size[t], tau, rtol=1e-8)
+                np.testing.assert_allclose(info.loss[t], loss, rtol=1e-8, atol=1e-12)
+                w = w + tau * delta
+            total += w
+        assert 5 < info.is_mistake.sum() < NUM_LISTS
+        np.testing.assert_allclose(final.params[:-1], w, rtol=1e-8, atol=1e-12)
+        mean = rerank.final_params(final)
+        np.testing.assert_allclose(mean[:-1], total / NUM_LISTS, rtol=1e-8, atol=1e-12)
+        assert final.params[-1] == mean[-1] == 0
+        assert final.scratch is None or not final.scratch.any()
+
+
+def test_order_one_is_mira():
+    corpus = stream_lists(task())
+    order = jnp.arange(NUM_LISTS, dtype=jnp.int32)
+    settings = dict(max_step_size=0.05, dtype=jnp.float64)
+    one = tensor_mira.learner(shape=Shape((12,)), step="bcd", **settings)
+    other = rerank.learner(averaging="none", **settings)
+
+    @jax.jit
+    def both(corpus):
+        first = data.candidates(corpus, 0)
+        start, zero = one.init(jax.random.key(0), first), other.init(None, first)
+        same = zero._replace(params=jnp.append(start.params[0][0], 0.0))
+        return (
+            reranker.run(one, start, corpus, order),
+            reranker.run(other, same, corpus, order),
+        )
+
+    (last, info), (linear, trace) = both(corpus)
+    assert trace.is_mistake.sum() > 5
+    np.testing.assert_array_equal(info.is_mistake, trace.is_mistake)
+    np.testing.assert_allclose(info.step_size, trace.step_size, rtol=1e-8, atol=1e-14)
+    np.testing.assert_allclose(
+        last.params[0][0], linear.params[:-1], rtol=1e-8, atol=1e-12
+    )
+
+
+def test_a_pass_copies_no_table_of_weights():
+    learner = rerank.learner()  # with all three tables
+    num_features = 40_000  # a number that no other axis has
+    corpus = stream_lists(task())
+    corpus = dataclasses.replace(corpus, num_features=num_features)
+    first = jax.eval_shape(lambda c: data.candidates(c, 0), corpus)
+    state = jax.eval_shape(learner.init, jax.random.key(0), first)
+    order = jnp.arange(NUM_LISTS, dtype=jnp.int32)
+    step = jax.jit(lambda *given: reranker.run(learner, *given), donate_argnums=0)
+    text = step.lower(state, corpus, order).compile().as_text()
+    assert f"[{num_features + 1}]" in text
+    copies = [
+        line
+        for line in text.splitlines()
+        if f"[{num_features + 1}]" in line.partition("=")[2].split("(")[0]
+        and " copy(" in line
+    ]
+    assert copies == []
+
+
+def test_bad_arguments_are_named():
+    first = jax.eval_shape(lambda c: data.candidates(c, 0), stream_lists(task()))
+    learner = tensor_mira.learner(shape=Shape((3, 5)))
+    with pytest.raises(InputError, match="15 cells, and the lists have 12"):
+        jax.eval_shape(learner.init, jax.random.key(0), first)
+    with pytest.raises(InputError, match="`step` must be one of"):
+        tensor_mira.learner(shape=Shape((3, 4)), step="other")
+    with pytest.raises(InputError, match="`max_step_size` must be positive"):
+        rerank.learner(max_step_size=0.0)
