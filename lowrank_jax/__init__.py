@@ -2,7 +2,8 @@
 
 The layers, in the order in which data runs through them: `data` and `features` on the
 host; `models`, `decode`, `online`, `batch` and `theory` as pure JAX functions; `loops`
-runs a learner over a stream, `metrics` scores what comes out.
+runs a learner over a stream, `metrics` scores what comes out. On top of them, for use
+from the host: `tagger`, `classifier` with `selection`, `reranker` with `nbest`.
 """
 
 import importlib
@@ -12,6 +13,8 @@ __version__ = "0.1.0"
 
 _LAYERS = (
     "batch",
+    "checkpoint",
+    "classifier",
     "data",
     "decode",
     "features",
@@ -19,7 +22,11 @@ _LAYERS = (
     "loops",
     "metrics",
     "models",
+    "nbest",
     "online",
+    "reranker",
+    "selection",
+    "tagger",
     "theory",
     "types",
 )

@@ -1,7 +1,8 @@
-"""Predictions to numbers: chunk and word F1, accuracy. Host side, NumPy.
+"""Predictions to numbers: chunk and word F1, accuracy, AUC. Host side, NumPy.
 
-All scores are in percent. Labels are strings, in arrays or lists over all tokens, with
-the offsets of the sentences, as a `Corpus` holds them.
+All scores of taggers are in percent. Labels are strings, in arrays or lists over all
+tokens, with the offsets of the sentences, as a `Corpus` holds them. Areas under the ROC
+curve, of classifiers, are fractions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,8 +16,10 @@ from lowrank_jax.data.corpus import encode
 __all__ = [
     "ChunkScores",
     "SpanScores",
+    "auc",
     "chunk_scores",
     "conlleval_report",
+    "macro_auc",
     "sentence_accuracy",
     "token_accuracy",
     "word_scores",
@@ -51,6 +54,75 @@ class ChunkScores(NamedTuple):
     num_predicted: int
     num_correct: int
     by_type: Mapping[str, SpanScores]
+
+
+def auc(labels: Sequence[bool] | np.ndarray, scores: np.ndarray) -> float:
+    """Area under the ROC curve: a positive's chance to outscore a negative.
+
+    A tie counts one half. Counted in whole numbers (midranks), so nothing is rounded
+    before the last division.
+
+    Args:
+      labels: (n,) of two values; the larger one is positive.
+      scores: (n,) real numbers, infinite ones included.
+
+    Returns:
+      A fraction.
+
+    Raises:
+      InputError: if the shapes do not fit, there are not two values, or a score is NaN.
+    """
+    labels, scores = np.asarray(labels), np.asarray(scores)
+    if labels.ndim != 1 or labels.shape != scores.shape:
+        raise InputError(
+            f"`scores` must be one number for each of the labels of shape "
+            f"{labels.shape}, got shape {scores.shape}."
+        )
+    values = np.unique(labels)
+    if values.size != 2:
+        raise InputError(f"`labels` must have two values, got {values.size}.")
+    if np.isnan(scores).any():
+        raise InputError("`scores` must not be NaN.")
+    is_positive = labels == values[1]
+    _, place, sizes = np.unique(scores, return_inverse=True, return_counts=True)
+    ends = np.cumsum(sizes)
+    twice_midrank = 2 * ends - sizes + 1  # ranks end - size + 1 .. end share their mean
+    num_positive = int(is_positive.sum())
+    num_negative = labels.size - num_positive
+    total = int(twice_midrank[place.reshape(-1)[is_positive]].sum())
+    twice_wins = total - num_positive * (num_positive + 1)
+    return twice_wins / (2 * num_positive * num_negative)
+
+
+def macro_auc(
+    labels: Sequence[object] | np.ndarray, scores: np.ndarray, classes: np.ndarray
+) -> float:
+    """Mean over classes of the `auc` of each against all others.
+
+    Args:
+      labels: (n,) labels.
+      scores: (n, num_classes), one column a class.
+      classes: (num_classes,) labels in the order of the columns. A class that does not
+        occur in `labels` has no curve and is left out of the mean.
+
+    Returns:
+      A fraction.
+
+    Raises:
+      InputError: if the shapes do not fit or `labels` has fewer than two classes.
+    """
+    labels, scores, classes = map(np.asarray, (labels, scores, classes))
+    if scores.shape != (labels.size, classes.size):
+        raise InputError(
+            f"`scores` must have shape ({labels.size}, {classes.size}), a row a label "
+            f"and a column a class, got {scores.shape}."
+        )
+    found = [c for c in range(classes.size) if (labels == classes[c]).any()]
+    if len(found) < 2:
+        raise InputError(
+            f"`labels` must have at least two of the classes, got {len(found)}."
+        )
+    return float(np.mean([auc(labels == classes[c], scores[:, c]) for c in found]))
 
 
 def token_accuracy(gold: Labels, predicted: Labels) -> float:

@@ -316,3 +316,48 @@ def test_chunks_of_conll2000_are_counted_as_by_the_twin(corpus_path):
     predicted = np.where(rng.random(gold.size) < 0.1, rng.permutation(gold), gold)
     assert metrics.chunk_scores(gold, gold, offsets).num_correct == 23852
     check_against_twin(gold, predicted, offsets)
+
+
+@hypothesis.given(
+    st.lists(
+        st.tuples(st.booleans(), st.integers(-3, 3)), min_size=2, max_size=30
+    ).filter(lambda pairs: len({label for label, _ in pairs}) == 2)
+)
+def test_auc_counts_pairs_and_ties_by_half(pairs):
+    positives = [score for label, score in pairs if label]
+    negatives = [score for label, score in pairs if not label]
+    twice = sum((p > n) * 2 + (p == n) for p in positives for n in negatives)
+    labels, scores = zip(*pairs, strict=True)
+    expected = twice / (2 * len(positives) * len(negatives))
+    assert metrics.auc(labels, np.array(scores)) == expected
+
+
+def test_auc_is_that_of_scikit_learn():
+    from sklearn.metrics import roc_auc_score
+
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 2000)
+    scores = np.round(labels + rng.normal(size=2000), 1)  # with ties
+    expected = roc_auc_score(labels, scores)
+    np.testing.assert_allclose(metrics.auc(labels, scores), expected, rtol=1e-12)
+    words = np.array(["no", "yes"])[labels]
+    assert metrics.auc(words, scores) == metrics.auc(labels, scores)
+    three, chances = rng.integers(0, 3, 500), rng.dirichlet(np.ones(3), 500)
+    expected = roc_auc_score(three, chances, multi_class="ovr", average="macro")
+    found = metrics.macro_auc(three, chances, np.arange(3))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    more = np.column_stack([chances, np.zeros(500)])  # a class that does not occur
+    assert metrics.macro_auc(three, more, np.arange(4)) == found
+
+
+def test_auc_of_one_class_or_of_nan_is_refused():
+    with pytest.raises(InputError, match="two values, got 1"):
+        metrics.auc([1, 1], np.zeros(2))
+    with pytest.raises(InputError, match="NaN"):
+        metrics.auc([0, 1], np.array([0.0, np.nan]))
+    with pytest.raises(InputError, match="shape"):
+        metrics.auc([0, 1], np.zeros(3))
+    with pytest.raises(InputError, match="at least two"):
+        metrics.macro_auc([1, 1], np.zeros((2, 2)), np.arange(2))
+    with pytest.raises(InputError, match="column a class"):
+        metrics.macro_auc([1, 0], np.zeros((2, 3)), np.arange(2))

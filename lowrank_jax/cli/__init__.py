@@ -21,10 +21,20 @@ from lowrank_jax.checks import InputError
 __all__ = ["COMMANDS", "main"]
 
 #: Names of the commands, in the order of the help; each is a module of this package.
-COMMANDS = ("demo", "train", "tag", "eval", "datasets", "reproduce", "bench")
+COMMANDS = (
+    "demo",
+    "train",
+    "tag",
+    "eval",
+    "fit",
+    "predict",
+    "datasets",
+    "reproduce",
+    "bench",
+)
 
 _DESCRIPTION = """\
-Low-rank bilinear models for sequences, trained online, with certificates.
+Low-rank bilinear models for sequences and matrices, with certificates.
 """
 
 _EPILOG = """\
@@ -33,6 +43,8 @@ examples:
   lowrank-jax train bol --train train.txt --test test.txt --model chunker
   lowrank-jax tag chunker new.txt > tagged.txt
   lowrank-jax eval test.txt tagged.txt
+  lowrank-jax fit trials.npz --cv 5 --model eeg-model
+  lowrank-jax predict eeg-model new-trials.npz --out predicted.csv
 
 lowrank-jax COMMAND --help tells more about each command.
 """

@@ -18,9 +18,11 @@ __all__ = [
     "LEARNERS",
     "Spec",
     "all_settings",
+    "argument_texts",
     "describe",
     "module_of",
     "parse_settings",
+    "parse_value",
     "to_json",
 ]
 
@@ -122,7 +124,7 @@ def parse_settings(name: str, texts: Iterable[str]) -> dict[str, Any]:
                 f"{', '.join(options)}."
             )
         try:
-            settings[option] = _parse(value, options[option].annotation)
+            settings[option] = parse_value(value, options[option].annotation)
         except ValueError as error:
             raise InputError(f"--set {text!r}: the value must be {error}.") from None
     return settings
@@ -135,7 +137,7 @@ def to_json(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def describe(name: str) -> str:
     """Return the help on the hyper-parameters of a learner."""
-    spec, texts = LEARNERS[name], _argument_texts(module_of(name).learner)
+    spec, texts = LEARNERS[name], argument_texts(module_of(name).learner)
     lines = [f"{name}: {spec.title}.", "", "hyper-parameters (--set name=value):"]
     for option, parameter in _options(name).items():
         default = _plain(parameter.default)
@@ -151,7 +153,7 @@ def _options(name: str) -> dict[str, inspect.Parameter]:
     return dict(signature.parameters)
 
 
-def _parse(text: str, annotation: Any) -> Any:
+def parse_value(text: str, annotation: Any) -> Any:
     """Read a value of an annotated type; ValueError says what it must be."""
     import numpy as np
 
@@ -198,7 +200,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _argument_texts(function: Any) -> dict[str, list[str]]:
+def argument_texts(function: Any) -> dict[str, list[str]]:
     """The lines on each argument in a docstring of Google's form, as plain text."""
     texts: dict[str, list[str]] = {}
     name, is_inside = "", False

@@ -43,7 +43,7 @@ def test_values_are_read_by_the_types_of_the_signature():
 
 
 def test_further_types_are_read():
-    read = learners._parse
+    read = learners.parse_value
     assert read("none", int | None) is None
     assert read("3", int | None) == 3
     assert read("TRUE", bool) is True and read("0", bool) is False
