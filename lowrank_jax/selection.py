@@ -121,6 +121,7 @@ def cross_validate(
     *,
     rank: int = 1,
     start: str = "label",
+    solver: str = "proximal",
     tolerance: float = 1e-3,
     max_iterations: int = 500,
     chunk_size: int | None = None,
@@ -135,9 +136,12 @@ def cross_validate(
       weights: (num_folds, n), zero where held out.
       rank: r.
       start: as in `bcpd.learner`.
+      solver: as in `bcpd.learner`; ``"minimise"`` needs few sweeps, each of them long:
+        a `round_size` of 1 or 2 suits it.
       tolerance: epsilon of SBLR-Eq8.
       max_iterations: sweeps at most.
-      chunk_size: fits at a time; None takes as many as some 256 MB hold.
+      chunk_size: fits at a time; None takes as many as keep their products in a cache
+        (4 MB), at least 8: more of them wait longer for the slowest.
       round_size: sweeps between two looks at which fits have converged.
       say: told of the progress, a line at a time.
 
@@ -151,14 +155,14 @@ def cross_validate(
     num_classes, num_folds = labelled.targets.shape[1], len(weights)
     num_fits = len(points) * num_folds
     if chunk_size is None:
-        each = 16 * num_classes * rank * num_matrices * (height + width)
-        chunk_size = int(np.clip(2**28 // each, 1, 1024))
+        each = 4 * num_classes * rank * num_matrices * (height + width)
+        chunk_size = int(np.clip(2**22 // each, 8, 1024))
     checks.whole(chunk_size=chunk_size)
     chunk_size = min(chunk_size, num_fits)
     dtype = labelled.x.dtype
     points, weights = np.asarray(points, dtype), np.asarray(weights, dtype)
     starts = _starts(labelled, weights, rank, start)
-    program = _program(start == "label", round_size)
+    program = _program(start == "label", round_size, solver)
     states = _empty_states(chunk_size, labelled, starts)
 
     scores = np.zeros((len(points), num_matrices, num_classes), dtype)
@@ -210,7 +214,7 @@ def _starts(labelled: Labelled, weights: jax.Array, rank: int, start: str) -> Pa
 
 
 @functools.cache
-def _program(is_scaled: bool, round_size: int) -> Any:
+def _program(is_scaled: bool, round_size: int, solver: str) -> Any:
     """Jit a round of sweeps of many fits side by side."""
 
     def one(
@@ -223,7 +227,11 @@ def _program(is_scaled: bool, round_size: int) -> Any:
     ) -> tuple[bcpd.State, jax.Array, jax.Array, jax.Array]:
         settings = dict(zip(NAMES, point, strict=True))
         learner = bcpd.learner(
-            start=factors, scale_start=is_scaled, tolerance=tolerance, **settings
+            start=factors,
+            scale_start=is_scaled,
+            solver=solver,
+            tolerance=tolerance,
+            **settings,
         )
         fresh = learner.init(jax.random.key(0), labelled)
         state = jax.tree.map(lambda a, b: jnp.where(is_fresh, a, b), fresh, state)

@@ -6,7 +6,9 @@ from lowrank_jax.batch import (
     crf,
     fista,
     fobos,
+    latent_svm,
     smoothed,
+    spectral_moments,
     stochastic_fobos,
     streamed,
 )
@@ -17,7 +19,9 @@ __all__ = [
     "crf",
     "fista",
     "fobos",
+    "latent_svm",
     "smoothed",
+    "spectral_moments",
     "stochastic_fobos",
     "streamed",
 ]

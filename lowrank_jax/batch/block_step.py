@@ -111,7 +111,7 @@ def proximal_step(
         most = lipschitz.trace_constant(block.features, block.weights)
         first = jnp.clip(constant / growth, least, jnp.maximum(most, least))
         found = lax.while_loop(
-            lambda last: (last.excess > 0) & (last.constant < most),
+            lambda last: ~(last.excess <= 0) & (last.constant < most),
             lambda last: trial(
                 jnp.minimum(last.constant * growth, most), last.num_trials
             ),

@@ -2,5 +2,11 @@
 
 __all__ = ["BENCHES"]
 
-#: Name of each benchmark and the module that runs it.
-BENCHES = {"sequence": "lowrank_jax.bench.sequence"}
+#: Name of each benchmark and the module that runs it. Its `NEEDS` maps modules that it
+#: cannot do without to what they are called; it must import without them.
+BENCHES = {
+    "sblr": "lowrank_jax.bench.sblr",
+    "sequence": "lowrank_jax.bench.sequence",
+    "smm": "lowrank_jax.bench.smm",
+    "tm": "lowrank_jax.bench.tm",
+}

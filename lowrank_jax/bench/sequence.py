@@ -24,7 +24,10 @@ from lowrank_jax import data, features, loops, metrics, models, online
 from lowrank_jax.bench import crfsuite
 from lowrank_jax.types import Learner, Sequences, Space
 
-__all__ = ["run"]
+__all__ = ["NEEDS", "run"]
+
+#: Modules that this benchmark cannot do without.
+NEEDS = {"pycrfsuite": "CRFsuite"}
 
 NUM_PASSES = 5  # timed
 NUM_LARGE = 4_000_000  # K of the padding test

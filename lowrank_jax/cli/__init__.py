@@ -28,6 +28,7 @@ COMMANDS = (
     "eval",
     "fit",
     "predict",
+    "rerank",
     "datasets",
     "reproduce",
     "bench",
@@ -45,6 +46,7 @@ examples:
   lowrank-jax eval test.txt tagged.txt
   lowrank-jax fit trials.npz --cv 5 --model eeg-model
   lowrank-jax predict eeg-model new-trials.npz --out predicted.csv
+  lowrank-jax rerank train lists.jsonl --model reranker
 
 lowrank-jax COMMAND --help tells more about each command.
 """

@@ -18,6 +18,7 @@ compilation apart. Run it with nothing else running. The peers are the extra `be
 _EPILOG = """\
 examples:
   lowrank-jax bench sequence --data-dir ~/data --json bench.json
+  lowrank-jax bench sblr --data-dir ~/data
 """
 
 
@@ -48,12 +49,13 @@ def run(arguments: argparse.Namespace) -> int:
     from lowrank_jax.bench import BENCHES
 
     files.check_json(arguments.json)
-    if importlib.util.find_spec("pycrfsuite") is None:
-        raise InputError(
-            "`bench` compares with CRFsuite, which is not installed: "
-            "pip install 'lowrank_jax[bench]'."
-        )
     module = importlib.import_module(BENCHES[arguments.name])
+    for needed, title in getattr(module, "NEEDS", {}).items():
+        if importlib.util.find_spec(needed) is None:
+            raise InputError(
+                f"`bench {arguments.name}` compares with {title}, which is not "
+                "installed: pip install 'lowrank_jax[bench]'."
+            )
 
     def say(line: str) -> None:
         print(line, flush=True)

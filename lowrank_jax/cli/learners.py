@@ -23,6 +23,7 @@ __all__ = [
     "module_of",
     "parse_settings",
     "parse_value",
+    "split_settings",
     "to_json",
 ]
 
@@ -33,11 +34,13 @@ class Spec(NamedTuple):
     Attributes:
       module: with ``learner(**hyperparameters)`` and ``final_params(state)``; a batch
         module also with ``lay_out(sequences)``, from which its ``update`` learns.
-      kind: ``"online"`` (one sentence an update) or ``"batch"`` (all of them).
-      model: ``"linear"`` or ``"bilinear"``.
-      orders: of features, by default: ``"template"`` or ``"both"``.
+      kind: ``"online"`` (one sentence an update), ``"batch"`` (all of them) or
+        ``"words"`` (all of them, as bi-symbols: `cli.train_words`).
+      model: ``"linear"``, ``"bilinear"`` or ``"hankel"``.
+      orders: of features, by default: ``"template"`` or ``"both"``; "" without any.
       title: in a few words.
       num_passes: by default; of a batch learner, iterations.
+      final: arguments of ``final_params`` that are hyper-parameters, too.
     """
 
     module: str
@@ -46,6 +49,7 @@ class Spec(NamedTuple):
     orders: str
     title: str
     num_passes: int = 10
+    final: tuple[str, ...] = ()
 
 
 #: The learners by name.
@@ -87,6 +91,15 @@ LEARNERS: Mapping[str, Spec] = types.MappingProxyType(
             "conditional random field, L2 (L-BFGS) or L1 (OWL-QN)",
             num_passes=100,
         ),
+        "smm": Spec(
+            "lowrank_jax.batch.fobos",
+            "words",
+            "hankel",
+            "",
+            "spectral max-margin: low-rank Hankel matrices, for --format nettalk",
+            num_passes=200,
+            final=("iterate",),
+        ),
     }
 )
 
@@ -100,6 +113,17 @@ def all_settings(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return all hyper-parameters of a learner, those not given by default."""
     options = _options(name)
     return {option: p.default for option, p in options.items()} | dict(given)
+
+
+def split_settings(
+    name: str, settings: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Part hyper-parameters into those of ``learner`` and those of ``final_params``."""
+    final = LEARNERS[name].final
+    return (
+        {option: value for option, value in settings.items() if option not in final},
+        {option: value for option, value in settings.items() if option in final},
+    )
 
 
 def parse_settings(name: str, texts: Iterable[str]) -> dict[str, Any]:
@@ -137,7 +161,8 @@ def to_json(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def describe(name: str) -> str:
     """Return the help on the hyper-parameters of a learner."""
-    spec, texts = LEARNERS[name], argument_texts(module_of(name).learner)
+    spec, module = LEARNERS[name], module_of(name)
+    texts = argument_texts(module.final_params) | argument_texts(module.learner)
     lines = [f"{name}: {spec.title}.", "", "hyper-parameters (--set name=value):"]
     for option, parameter in _options(name).items():
         default = _plain(parameter.default)
@@ -149,8 +174,10 @@ def describe(name: str) -> str:
 
 
 def _options(name: str) -> dict[str, inspect.Parameter]:
-    signature = inspect.signature(module_of(name).learner, eval_str=True)
-    return dict(signature.parameters)
+    module = module_of(name)
+    options = dict(inspect.signature(module.learner, eval_str=True).parameters)
+    final = inspect.signature(module.final_params, eval_str=True).parameters
+    return options | {option: final[option] for option in LEARNERS[name].final}
 
 
 def parse_value(text: str, annotation: Any) -> Any:

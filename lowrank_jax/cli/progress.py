@@ -12,13 +12,16 @@ def describe_pass(entry: dict[str, Any]) -> str:
     parts = []
     if "mistakes" in entry:
         parts.append(f"{entry['mistakes']:,} wrong")
+    if "updates" in entry:
+        parts.append(f"{entry['updates']:,} updates")
     for name in ("loss", "objective"):
         if name in entry:
             parts.append(f"{name} {entry[name]:.6g}")
     if entry.get("converged"):
         parts.append("converged")
     seconds = max(entry["seconds"], 1e-9)
-    parts.append(f"{entry['sentences'] / seconds:,.0f} sentences/s")
+    unit = "lists" if "lists" in entry else "sentences"
+    parts.append(f"{entry[unit] / seconds:,.0f} {unit}/s")
     return ", ".join(parts)
 
 

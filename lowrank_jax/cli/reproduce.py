@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import inspect
 import json
 import pathlib
 import time
@@ -14,7 +15,8 @@ __all__ = ["add_parser", "run"]
 
 _DESCRIPTION = """\
 Run one table or figure of a paper and write numbers (JSON), a plot (PNG) and a table
-with the paper's numbers beside ours (Markdown) to a folder.
+with the paper's numbers beside ours (Markdown) to a folder. Long ones keep what they
+have so far in ID.partial.json there.
 """
 
 _EPILOG = """\
@@ -68,23 +70,31 @@ def run(arguments: argparse.Namespace) -> int:
     def say(line: str) -> None:
         print(line, flush=True)
 
+    place = folder / arguments.id
+    unfinished = place.with_suffix(".partial.json")
+
+    def keep(result: dict[str, Any]) -> None:
+        unfinished.write_text(json.dumps(result, indent=1) + "\n")
+
+    takes_keep = "keep" in inspect.signature(module.run).parameters
+    more = {"keep": keep} if takes_keep else {}
     began = time.perf_counter()
-    result = module.run(arguments.scale, arguments.data_dir, say)
+    result = module.run(arguments.scale, arguments.data_dir, say, **more)
     result["command"] = (
         f"lowrank-jax reproduce {arguments.id} --scale {arguments.scale}"
     )
     result["seconds"] = time.perf_counter() - began
     result["versions"] = _versions()
-    place = folder / arguments.id
     place.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
-    place.with_suffix(".md").write_text(table(result))
+    unfinished.unlink(missing_ok=True)
+    place.with_suffix(".md").write_text(getattr(module, "table", table)(result))
     module.plot(result, place.with_suffix(".png"))
     print(f"wrote {place}.json, {place}.md and {place}.png")
     return 0
 
 
 def table(result: dict[str, Any]) -> str:
-    """Write the rows of a result as a Markdown table."""
+    """Write a result that has rows of F1 as a Markdown table."""
     has_templates = any("template" in row for row in result["rows"])
     head = ["method", *(["template"] if has_templates else []), "F1", "+-", "seconds"]
     lines = [[*head, "paper"], ["---"] * (len(head) + 1)]

@@ -22,7 +22,8 @@ What is read depends on the format the model was trained on:
   conll         columns as in the training file; the label may be there or not. Printed
                 are the same columns and one more, the predicted label.
   segmentation  text, one sentence a line. Printed are its words, two spaces between.
-  nettalk       words, one a line. Printed are columns: letter, phoneme.
+  nettalk       words, one a line, or a NETtalk file. Printed are columns: letter,
+                phoneme.
 """
 
 _EPILOG = """\
@@ -75,7 +76,10 @@ def run(arguments: argparse.Namespace) -> int:
     path = files.find_data(arguments.file, arguments.data_dir)
 
     from lowrank_jax.tagger import Tagger
+    from lowrank_jax.word_tagger import is_word_tagger
 
+    if is_word_tagger(arguments.model):
+        return _tag_words(arguments, path)
     tagger = Tagger.load(arguments.model)
     corpus, sentence_of_line = _read(path, tagger.format)
     tagger.encoder.template.check_columns(len(corpus.columns), corpus.source)
@@ -92,6 +96,34 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _tag_words(arguments: argparse.Namespace, path: str) -> int:
+    """Label the letters of words with a model of bi-symbols."""
+    from lowrank_jax.data import write_conll
+    from lowrank_jax.word_tagger import WordTagger
+
+    for option, is_given in (
+        ("--k-best", arguments.k_best is not None),
+        ("--marginals", arguments.marginals),
+    ):
+        if is_given:
+            raise InputError(
+                f"{option} needs a model of features, and {arguments.model} is one of "
+                f"bi-symbols (smm), which gives its best labels alone; leave it out."
+            )
+    tagger = WordTagger.load(arguments.model)
+    corpus, _ = _read(path, "nettalk")
+    unseen = tagger.unseen_letters(corpus)
+    if unseen:
+        print(
+            f"lowrank-jax: the training data do not have the letter"
+            f"{'s' if len(unseen) > 1 else ''} {', '.join(unseen)} of {corpus.source}; "
+            f"such letters get the most frequent label.",
+            file=sys.stderr,
+        )
+    write_conll(sys.stdout, corpus, [tagger.predict(corpus)])
+    return 0
+
+
 def _read(path: str, file_format: str) -> tuple["Corpus", list[bool]]:
     """Read text without labels; also tell which lines have a sentence."""
     import numpy as np
@@ -103,8 +135,10 @@ def _read(path: str, file_format: str) -> tuple["Corpus", list[bool]]:
 
     if file_format == "conll":
         return data.read_conll(path, has_labels=False), []
-    text = data.read_text(path).removesuffix("\n")
-    lines = ["".join(line.split()) for line in text.split("\n")]
+    lines = data.read_text(path).removesuffix("\n").split("\n")
+    if file_format == "nettalk":
+        lines = _letters_of(lines)
+    lines = ["".join(line.split()) for line in lines]
     filled = [line for line in lines if line]
     if not filled:
         raise InputError(
@@ -117,6 +151,14 @@ def _read(path: str, file_format: str) -> tuple["Corpus", list[bool]]:
         columns += data.character_columns(characters)
     corpus = Corpus(columns, None, offsets, source_name(path))
     return corpus, [bool(line) for line in lines]
+
+
+def _letters_of(lines: list[str]) -> list[str]:
+    """Take the letters alone, where the lines are those of a NETtalk file."""
+    if not any(line.count("\t") >= 2 for line in lines):
+        return lines
+    # A line of the header has no fields, or an empty one first.
+    return [line.split("\t")[0] for line in lines if line.count("\t") >= 2]
 
 
 def _write_words(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from lowrank_jax.features import Template
     from lowrank_jax.tagger import Tagger
 
-__all__ = ["add_parser", "run"]
+__all__ = ["add_parser", "check_labels", "run", "share_of"]
 
 _LIST = "\n".join(
     f"  {name:<6} {spec.title}" for name, spec in learners.LEARNERS.items()
@@ -42,6 +42,8 @@ examples:
   lowrank-jax train bol --train train.txt --set variant=paper --model paper
   lowrank-jax train sp --train pku.txt --format segmentation --orders first --model sp
   lowrank-jax train bol --train train.txt --passes 20 --model chunker --resume
+  lowrank-jax train smm --train nettalk/nettalk.data --format nettalk \\
+      --fraction 0.1 --set strength=10 step_size=0.3 unfolding=both --model speller
 """
 
 
@@ -115,8 +117,8 @@ def add_parser(commands: Any) -> None:
         "--passes",
         metavar="N",
         type=kinds.count,
-        help="passes over the training data, of crf at most so many iterations; "
-        "default: 10, of crf 100",
+        help="passes over the training data, of crf and smm at most so many "
+        "iterations; default: 10, of crf 100, of smm 200",
     )
     add(
         "--seed",
@@ -181,6 +183,10 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, save, score; return the exit status."""
+    if learners.LEARNERS[arguments.learner].kind == "words":
+        from lowrank_jax.cli import train_words
+
+        return train_words.run(arguments)
     began = time.perf_counter()
     folder = pathlib.Path(arguments.model)
     train_path = files.find_data(arguments.train, arguments.data_dir)
@@ -203,12 +209,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     whole = files.read_corpus(train_path, arguments.format)
     template.check_columns(len(whole.columns), whole.source)
-    train = _share_of(whole, arguments)
+    train = share_of(whole, arguments)
     test = None
     if test_path is not None:
         test = files.read_corpus(test_path, arguments.format)
         template.check_columns(len(test.columns), test.source)
-        _check_labels(whole, test, test_path, arguments)
+        check_labels(whole, test, test_path, arguments)
     with jax.enable_x64(settings.get("dtype") == "float64"):
         return _train(arguments, learner, settings, template, train, test, began)
 
@@ -317,7 +323,8 @@ def _template(arguments: argparse.Namespace) -> "Template":
     return with_orders(read_template(name), orders)
 
 
-def _share_of(train: "Corpus", arguments: argparse.Namespace) -> "Corpus":
+def share_of(train: "Corpus", arguments: argparse.Namespace) -> "Corpus":
+    """Return the share of the training sentences that ``--fraction`` asks for."""
     from lowrank_jax.data import split_fraction
 
     if arguments.fraction == 1:
@@ -325,7 +332,7 @@ def _share_of(train: "Corpus", arguments: argparse.Namespace) -> "Corpus":
     return split_fraction(train, arguments.fraction, arguments.seed)
 
 
-def _check_labels(
+def check_labels(
     train: "Corpus", test: "Corpus", path: str, arguments: argparse.Namespace
 ) -> None:
     """Stop at, or tell of, labels of the test data that training never saw."""

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
-from lowrank_jax import checkpoint, loops
+from lowrank_jax import checkpoint, loops, reranker
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli.progress import Progress
 from lowrank_jax.cli.signals import StopRequest
+from lowrank_jax.data.lists import candidates
 from lowrank_jax.tagger import CHECKPOINT
 
 if TYPE_CHECKING:
@@ -27,9 +28,9 @@ class Job(NamedTuple):
 
     Attributes:
       learner: of an online or a batch module.
-      kind: ``"online"`` or ``"batch"``.
+      kind: ``"online"``, ``"batch"``, or ``"lists"``: online, on candidate lists.
       corpus: the training data on the device, as the learner takes them.
-      num_sentences: in them.
+      num_sentences: in them, or lists.
       seed: of the random key.
       num_passes: in all; of a batch learner, iterations at most.
       settings: all that the result depends on except the number of passes, ready for
@@ -91,7 +92,7 @@ def run(job: Job, *, resume: bool) -> Outcome:
         return Outcome(state, history, compile_seconds, None)
     saved_at = time.monotonic()
     message = "lowrank-jax: stopping after this pass; again to stop at once."
-    unit = "pass" if job.kind == "online" else "iteration"
+    unit = "iteration" if job.kind == "batch" else "pass"
     progress = Progress(job.num_passes, len(history), unit)
     with StopRequest(message) as stop, progress:
         for done in _passes(job, state, len(history)):
@@ -136,13 +137,16 @@ def _load(job: Job, path: pathlib.Path) -> tuple[Any, dict[str, Any]]:
         )
     num_done = len(record["history"])
     if num_done > job.num_passes:
+        option = "--epochs" if job.kind == "lists" else "--passes"
         raise InputError(
-            f"{path} has {_count(num_done)} already where --passes says "
+            f"{path} has {_count(num_done)} already where {option} says "
             f"{job.num_passes}; ask for at least {num_done}."
         )
     first = job.corpus
     if job.kind == "online":
         first = loops.sentence(job.corpus, 0)
+    elif job.kind == "lists":
+        first = candidates(job.corpus, 0)
     like = jax.eval_shape(job.learner.init, jax.random.key(0), first)
     return checkpoint.load(path, like)
 
@@ -166,8 +170,9 @@ def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 def _passes(job: Job, state: Any, num_done: int) -> Iterator[loops.Pass]:
     """Run what is left to do."""
     key = jax.random.key(job.seed)
-    if job.kind == "online":
-        return loops.passes(
+    if job.kind != "batch":
+        passes = reranker.passes if job.kind == "lists" else loops.passes
+        return passes(
             job.learner,
             job.corpus,
             key=key,
@@ -194,7 +199,7 @@ def _is_done(history: list[dict[str, Any]], job: Job) -> bool:
 def _entry(done: loops.Pass, job: Job) -> dict[str, Any]:
     """What to remember of a pass."""
     entry: dict[str, Any] = {
-        "sentences": job.num_sentences,
+        "lists" if job.kind == "lists" else "sentences": job.num_sentences,
         "seconds": float(done.seconds),
     }
     trace = done.trace
@@ -202,7 +207,9 @@ def _entry(done: loops.Pass, job: Job) -> dict[str, Any]:
         entry["objective"] = float(trace.objective)
         entry["converged"] = bool(trace.converged)
     else:
-        entry["mistakes"] = int(trace.is_mistake.sum())
+        # What a reranker updates against need not be what it would choose.
+        name = "updates" if job.kind == "lists" else "mistakes"
+        entry[name] = int(trace.is_mistake.sum())
         entry["loss"] = float(trace.loss.sum(dtype=float))
     return entry
 

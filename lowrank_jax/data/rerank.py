@@ -14,7 +14,7 @@ import lzma
 import math
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,10 @@ from lowrank_jax.data.lists import Lists
 __all__ = ["read_json_lists", "read_svmlight_lists", "write_json_lists"]
 
 _MOST = np.iinfo(np.int32).max
-_PACKERS = {".gz": gzip.compress, ".xz": lzma.compress}
+_PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+}
 
 
 def read_json_lists(

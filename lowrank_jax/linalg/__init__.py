@@ -1,6 +1,6 @@
 """Kernels under the models, the learners and the theory."""
 
-from lowrank_jax.linalg import max_tree, penalties, prox, svt, total_variation
+from lowrank_jax.linalg import max_tree, penalties, prox, svt, ties, total_variation
 from lowrank_jax.linalg.power_iteration import (
     Subspace,
     leading_subspace,
@@ -15,5 +15,6 @@ __all__ = [
     "penalties",
     "prox",
     "svt",
+    "ties",
     "total_variation",
 ]

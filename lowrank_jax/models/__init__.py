@@ -9,6 +9,7 @@ from lowrank_jax.models import (
     lipschitz,
     logistic,
     matrix_logit,
+    operators,
     tensor,
     windows,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "lipschitz",
     "logistic",
     "matrix_logit",
+    "operators",
     "tensor",
     "windows",
 ]

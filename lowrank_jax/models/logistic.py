@@ -147,24 +147,20 @@ def residuals(scores: jax.Array, targets: jax.Array, weights: jax.Array) -> jax.
 def divergence(scores: jax.Array, moves: jax.Array, weights: jax.Array) -> jax.Array:
     r"""Return the loss at ``scores + moves`` less its tangent at the scores.
 
-    .. math:: \sum_i \omega_i \Big(\log\big(p_{i0} + \sum_c p_{ic} e^{\delta_{ic}}\big)
+    .. math:: \sum_i \omega_i \Big(\log\big(1 + \sum_c p_{ic} (e^{\delta_{ic}} - 1)\big)
        - \sum_c p_{ic} \delta_{ic}\Big)
 
     Written so that small moves lose no digits, where the difference of two losses has
-    none left in single precision: the test (14) of the step size hangs on it. Infinite
-    where the exponential is.
+    none left in single precision: the test (14) of the step size hangs on it.
     """
-    shares, rest = _shares(scores), jnp.exp(-_log_partition(scores))
-    gains = jnp.expm1(moves)
-    growth = (shares * gains).sum(-1)
-    is_small = growth > -0.5  # else 1 + growth would lose what p_i0 has
-    whole = rest + (shares * (gains + 1)).sum(-1)
-    logs = jnp.where(
-        is_small,
-        jnp.log1p(jnp.where(is_small, growth, 0)),
-        jnp.log(jnp.where(is_small, 1, whole)),
+    shares, before = _shares(scores), _log_partition(scores)
+    growth = (shares * jnp.expm1(jnp.clip(moves, -1, 1))).sum(-1)
+    change = jnp.where(
+        (jnp.abs(moves) <= 1).all(-1),
+        jnp.log1p(growth),  # at least log(1 - (1 - 1/e)): far from a pole
+        _log_partition(scores + moves) - before,
     )
-    return (weights * (logs - (shares * moves).sum(-1))).sum()
+    return (weights * (change - (shares * moves).sum(-1))).sum()
 
 
 def probabilities(scores: jax.Array) -> jax.Array:

@@ -187,8 +187,8 @@ def learner(
             growth = distance + limit * (after - before)
             unit = _ROUNDING * jnp.finfo(dtype).eps
             scale = jnp.sqrt(moved) * (weight * jnp.sqrt(w @ w) + size)
-            parts = jnp.abs(jnp.stack([pair.cost, rest, w @ phi, new @ phi]))
-            scale = scale + limit * parts.sum()
+            terms = (jnp.abs(w) + jnp.abs(new)) @ jnp.abs(phi)  # they may cancel out
+            scale = scale + limit * (jnp.abs(pair.cost) + jnp.abs(rest) + terms)
             has_moved = moved > unit * unit * (w @ w)
             marks = [tau, full > largest, has_moved, growth > unit * scale]
             return _Sweep(

@@ -6,20 +6,22 @@ import pytest
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli import learners
-from lowrank_jax.models import bilinear, linear
+from lowrank_jax.models import bilinear, hankel, linear
 
 
 @pytest.mark.parametrize("name", learners.LEARNERS)
 def test_every_learner_is_as_the_registry_says(name):
     spec, module = learners.LEARNERS[name], learners.module_of(name)
     assert {"State", "Info", "learner", "final_params"} <= set(module.__all__)
-    assert spec.kind in ("online", "batch")
-    assert spec.model in ("linear", "bilinear")
-    assert spec.orders in ("template", "zero", "first", "both")
+    assert spec.kind in ("online", "batch", "words")
+    assert spec.model in ("linear", "bilinear", "hankel")
+    has_features = spec.kind != "words"
+    assert spec.orders in (("template", "both") if has_features else ("",))
     text = learners.describe(name)
     for option in inspect.signature(module.learner).parameters:
         assert f"  {option} (default: " in text
-    module.learner(**learners.all_settings(name, {}))
+    settings, _ = learners.split_settings(name, learners.all_settings(name, {}))
+    module.learner(**settings)
 
 
 def test_values_are_read_by_the_types_of_the_signature():
@@ -80,7 +82,11 @@ def test_settings_become_json():
 
 
 def test_the_models_of_the_registry_are_those_of_the_learners():
-    modules = {"linear": linear.Params, "bilinear": bilinear.Params}
+    modules = {
+        "linear": linear.Params,
+        "bilinear": bilinear.Params,
+        "hankel": hankel.Params,
+    }
     for name, spec in learners.LEARNERS.items():
         function = learners.module_of(name).final_params
         returned = inspect.signature(function, eval_str=True).return_annotation

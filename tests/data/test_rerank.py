@@ -1,5 +1,6 @@
 """Readers of candidate lists: what they take, and what they say of bad files."""
 
+import dataclasses
 import gzip
 import json
 import re
@@ -8,7 +9,12 @@ import numpy as np
 import pytest
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.data import read_json_lists, read_svmlight_lists
+from lowrank_jax.data import (
+    read_json_lists,
+    read_svmlight_lists,
+    reranking_task,
+    write_json_lists,
+)
 
 JSON = [
     {
@@ -131,3 +137,29 @@ def test_bad_svmlight_is_named_by_file_and_line(tmp_path, line, message):
     with pytest.raises(InputError, match=re.escape(message)) as found:
         read_svmlight_lists(path, num_features=5)
     assert str(path) in str(found.value)
+
+
+@pytest.mark.parametrize("name", ["lists.jsonl", "lists.jsonl.gz", "lists.jsonl.xz"])
+def test_written_lists_are_read_back_bit_for_bit(tmp_path, name):
+    lists, _, _ = reranking_task(5, 1, seed=0)
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=lists.num_entries).astype(np.float32)
+    quality = lists.quality.copy()
+    quality[1] = np.nan
+    lists = dataclasses.replace(lists, values=values, quality=quality)
+    names = {f"f{i}\u00e9": i for i in range(lists.num_features)}
+    write_json_lists(tmp_path / name, lists, names)
+    again, _ = read_json_lists(tmp_path / name, names=names, training=False)
+    for part, value in vars(lists).items():
+        np.testing.assert_array_equal(getattr(again, part), value, err_msg=part)
+
+
+def test_lists_that_names_cannot_tell_are_not_written(tmp_path):
+    lists, _, _ = reranking_task(2, 1, seed=0)
+    path = tmp_path / "lists.jsonl"
+    with pytest.raises(InputError, match="without a name"):
+        write_json_lists(path, lists, {"a": 0})
+    lists.feature_ids[:2] = 0
+    with pytest.raises(InputError, match="feature 0 twice"):
+        write_json_lists(path, lists, {f"f{i}": i for i in range(lists.num_features)})
+    assert not path.exists()

@@ -21,7 +21,7 @@ NUM_LISTS = 30
 RTOL = 1e-6  # rounding grows from round to round where steps are long
 SETTINGS = {
     "paper": dict(shape=Shape((3, 4), 2)),
-    "exact": dict(shape=Shape((3, 4), 2), averaging="average"),
+    "exact": dict(shape=Shape((3, 4), 2), averaging="average", decoding="cost"),
     "bcd": dict(shape=Shape((2, 3, 2), 2), num_sweeps=2),
 }
 each_step = pytest.mark.parametrize("step", SETTINGS)
@@ -119,47 +119,71 @@ def substep(params, first, h, d, difference, cost, limit, step):
     return centre + tau * phi, tau, full > largest
 
 
-def twin(start, limit, step, shape, num_sweeps=1, balance=True, **_):
+def ranked(scores, quality, y, decoding, num_best):
+    """The best candidates by score, or by score plus cost."""
+    prices = quality[y] - quality if decoding == "cost" else 0
+    return np.argsort(-(scores + prices), kind="stable")[:num_best].tolist()
+
+
+def twin(
+    start,
+    limit,
+    step,
+    shape,
+    num_sweeps=1,
+    balance=True,
+    decoding="plain",
+    num_best=1,
+    **_,
+):
     """Run all rounds with dense tensors; the params after each and the numbers."""
     params = [np.array(w) for w in start]
     lists = task()
     qualities = np.split(lists.quality.astype(float), lists.list_offsets[1:-1])
     trace, after = [], []
     sums = [np.zeros_like(w) for w in params]
+    num_substeps = num_sweeps * shape.num_components * shape.order * num_best
     for features, quality in zip(vectors_of(lists), qualities, strict=True):
-        first, before = dense(params), [w.copy() for w in params]
-        scores = features @ first.ravel(order="F")
-        y, z = int(quality.argmax()), int(scores.argmax())
-        shaped = (features[y] - features[z]).reshape(shape.sizes, order="F")
-        cost = quality[y] - quality[z]
-        taus, clips, rises, moved = [], [], [], []
-        value = begin = objective(first, first, shaped, cost, limit)
-        if y != z:
+        before = [w.copy() for w in params]
+        scores = features @ dense(params).ravel(order="F")
+        y = int(quality.argmax())
+        chosen = ranked(scores, quality, y, decoding, num_best)
+        taus, clips, rises, has_moved, begins, ends = [], [], [], False, 0.0, 0.0
+        for k, z in enumerate(chosen):
+            first = dense(params)
+            shaped = (features[y] - features[z]).reshape(shape.sizes, order="F")
+            cost = quality[y] - quality[z]
+            if y == z or (k > 0 and (first * shaped).sum() >= cost):
+                continue
+            has_moved = True
+            value = objective(first, first, shaped, cost, limit)
+            begins += value
             for _ in range(num_sweeps):
                 for h, d in np.ndindex(shape.num_components, shape.order):
                     new, tau, clip = substep(
                         params, first, h, d, shaped, cost, limit, step
                     )
-                    moved.append((new != params[d][h]).any())
                     params[d][h] = new
                     now = objective(dense(params), first, shaped, cost, limit)
                     rises.append(now > value + 1e-12 * (1 + value))
                     value = now
                     taus.append(tau)
                     clips.append(clip)
-            if step != "paper" and balance:
+            ends += value
+        if has_moved and balance:
+            if step != "paper":
                 norms = [np.linalg.norm(w, axis=1, keepdims=True) for w in params]
                 middle = math.prod(norms) ** (1 / shape.order)
                 params = [w * middle / n for w, n in zip(params, norms, strict=True)]
-            if balance:  # turn vectors round towards their sums
-                for d in range(1, shape.order):
-                    inner = ((sums[d] + before[d]) * params[d]).sum(axis=1)
-                    sign = np.where(inner >= 0, 1, -1)[:, None]
-                    params[d], params[0] = params[d] * sign, params[0] * sign
+            for d in range(1, shape.order):  # turn vectors round towards their sums
+                inner = ((sums[d] + before[d]) * params[d]).sum(axis=1)
+                sign = np.where(inner >= 0, 1, -1)[:, None]
+                params[d], params[0] = params[d] * sign, params[0] * sign
         for total, w in zip(sums, params, strict=True):
             total += w
-        mean = [np.mean(part) if part else 0 for part in (taus, clips, rises, moved)]
-        trace.append((y != z, cost, begin, value, *mean))
+        mean = [np.sum(part) / num_substeps for part in (taus, clips, rises)]
+        z = chosen[0]
+        trace.append((y != z, quality[y] - quality[z], begins, ends, *mean))
         after.append([w.copy() for w in params])
     return after, np.array(trace, float)
 
@@ -293,30 +317,62 @@ def test_equal_components_stay_equal_while_every_step_is_clipped():
     assert other.component_distance[-1] > 0.1
 
 
-@pytest.mark.parametrize("rule", ["mira", "perceptron"])
-def test_linear_rounds_equal_the_twin_with_all_features(rule):
+def test_n_best_rounds_equal_those_on_dense_tensors():
+    """Each of the best candidates in turn, from the tensor the last one left."""
+    settings = dict(shape=Shape((3, 4), 1), step="bcd", decoding="cost", num_best=3)
+    rng = np.random.default_rng(2)
+    params = tuple(rng.uniform(-1, 1, (1, n)) for n in (3, 4))
+    found = runs(tensor_mira, LIMITS, params, **settings)
+    for limit, (start, final, info) in zip(LIMITS, found, strict=True):
+        after, trace = twin(start.params, limit, **settings)
+        names = "is_mistake cost objective objective_after step_size clipped rises"
+        for i, name in enumerate(names.split()):
+            np.testing.assert_allclose(
+                getattr(info, name), trace[:, i], rtol=RTOL, atol=1e-8, err_msg=name
+            )
+        np.testing.assert_allclose(
+            dense(final.params), dense(after[-1]), rtol=RTOL, atol=1e-8
+        )
+        one, _ = twin(start.params, limit, **(settings | {"num_best": 1}))
+        assert np.abs(dense(one[-1]) - dense(after[-1])).max() > 1e-3
+        assert not info.rises.any()
+
+
+@pytest.mark.parametrize(
+    ("rule", "decoding", "num_best"),
+    [("mira", "plain", 1), ("perceptron", "plain", 1), ("mira", "cost", 3)],
+)
+def test_linear_rounds_equal_the_twin_with_all_features(rule, decoding, num_best):
     lists = task()
     qualities = np.split(lists.quality.astype(float), lists.list_offsets[1:-1])
     # The scores of a perceptron are often equal: its steps must be exact.
     limits = (4.0, 0.25) if rule == "perceptron" else LIMITS
-    found = runs(rerank, limits, rule=rule)
+    found = runs(rerank, limits, rule=rule, decoding=decoding, num_best=num_best)
     for limit, (_, final, info) in zip(limits, found, strict=True):
         w, total = np.zeros(lists.num_features), np.zeros(lists.num_features)
         for t, features in enumerate(vectors_of(lists)):
-            scores = (features - features[0]) @ w
-            y, z = int(qualities[t].argmax()), int(scores.argmax())
-            delta, cost = features[y] - features[z], qualities[t][y] - qualities[t][z]
-            loss = max(0.0, cost - w @ delta)
-            tau = limit if rule == "perceptron" else 0.0
-            if rule == "mira" and delta @ delta > 0:
-                tau = min(limit, loss / (delta @ delta))
-            assert info.is_mistake[t] == (y != z)
-            if y != z:
-                np.testing.assert_allclose(info.step_size[t], tau, rtol=1e-8)
-                np.testing.assert_allclose(info.loss[t], loss, rtol=1e-8, atol=1e-12)
+            scores, quality = (features - features[0]) @ w, qualities[t]
+            y = int(quality.argmax())
+            chosen = ranked(scores, quality, y, decoding, num_best)
+            assert info.is_mistake[t] == (y != chosen[0])
+            taus = []
+            for k, z in enumerate(chosen):
+                delta, cost = features[y] - features[z], quality[y] - quality[z]
+                loss = max(0.0, cost - w @ delta) if y != z else 0.0
+                if k == 0:
+                    np.testing.assert_allclose(
+                        info.loss[t], loss, rtol=1e-8, atol=1e-12
+                    )
+                tau = limit if rule == "perceptron" and y != z else 0.0
+                if rule == "mira" and delta @ delta > 0:
+                    tau = min(limit, loss / (delta @ delta))
+                taus.append(tau)
                 w = w + tau * delta
+            np.testing.assert_allclose(
+                info.step_size[t], sum(taus) / num_best, rtol=1e-8, atol=1e-12
+            )
             total += w
-        assert 5 < info.is_mistake.sum() < NUM_LISTS
+        assert 5 < info.is_mistake.sum() < NUM_LISTS or decoding == "cost"
         np.testing.assert_allclose(final.params[:-1], w, rtol=1e-8, atol=1e-12)
         mean = rerank.final_params(final)
         np.testing.assert_allclose(mean[:-1], total / NUM_LISTS, rtol=1e-8, atol=1e-12)
@@ -377,5 +433,9 @@ def test_bad_arguments_are_named():
         jax.eval_shape(learner.init, jax.random.key(0), first)
     with pytest.raises(InputError, match="`step` must be one of"):
         tensor_mira.learner(shape=Shape((3, 4)), step="other")
+    with pytest.raises(InputError, match="`decoding` must be one of"):
+        rerank.learner(decoding="other")
+    with pytest.raises(InputError, match="`num_best` must be 1 for the perceptron"):
+        rerank.learner(rule="perceptron", num_best=2)
     with pytest.raises(InputError, match="`max_step_size` must be positive"):
         rerank.learner(max_step_size=0.0)

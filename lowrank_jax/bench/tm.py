@@ -1,0 +1,262 @@
+"""`bench tm`: a round of reranking at growing V and growing lists, and a NumPy peer.
+
+Lists are made: 50 candidates with so many active features each, drawn from ten times as
+many of the list, which are drawn evenly from V (candidates of one input are alike), and
+random qualities, so that nothing can be learned and nearly every round of a first pass
+is a mistake at every V. A time is the median over first passes from a fresh state,
+compilation apart. The peer is MIRA in NumPy on the raw arrays of the sparse lists:
+slices, one gather and one `reduceat` to score, and a scratch table for the norm, as
+ours has; no row objects, no sparse-matrix class.
+"""
+
+import functools
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowrank_jax import reranker
+from lowrank_jax.data.lists import Lists, ListStream, candidates, oracle, stream_lists
+from lowrank_jax.models.tensor import Shape, mode_sizes
+from lowrank_jax.online import rerank, tensor_mira
+from lowrank_jax.types import Learner
+
+__all__ = ["NEEDS", "made_lists", "numpy_mira", "run"]
+
+NUM_FEATURES = 1_333_000
+NUM_ACTIVE = 200  # features of a candidate, as in the chunk lists
+NUM_CANDIDATES = 50
+NUM_REPEATS = 5
+POOL = 10  # features of a list for each that a candidate has
+NEEDS: dict[str, str] = {}  # nothing beside NumPy
+
+
+class Timed(NamedTuple):
+    """A round, by the clock."""
+
+    microseconds: float
+    mistakes: float  # share of rounds
+    compile_seconds: float
+
+
+def made_lists(
+    num_lists: int,
+    *,
+    num_features: int,
+    num_active: int = NUM_ACTIVE,
+    num_candidates: int = NUM_CANDIDATES,
+    seed: int = 0,
+) -> Lists:
+    """Make lists whose qualities have nothing to do with their features.
+
+    Args:
+      num_lists: to make.
+      num_features: V.
+      num_active: distinct features of each candidate, with value 1.
+      num_candidates: of each list.
+      seed: of NumPy's default generator.
+    """
+    rng = np.random.default_rng(seed)
+    many = num_lists * num_candidates
+    stratum = num_features // num_active  # one feature of each: all are distinct
+    pools = rng.integers(stratum, size=(num_lists, 1, num_active, POOL), dtype=np.int32)
+    picks = rng.integers(POOL, size=(num_lists, num_candidates, num_active, 1))
+    ids = np.take_along_axis(pools, picks, axis=3).reshape(many, num_active)
+    ids += (np.arange(num_active) * stratum).astype(np.int32)
+    return Lists(
+        feature_ids=ids.reshape(-1),
+        values=np.ones(ids.size, np.float32),
+        candidate_offsets=np.arange(0, ids.size + 1, num_active, dtype=np.int32),
+        list_offsets=np.arange(0, many + 1, num_candidates, dtype=np.int32),
+        quality=rng.random(many, dtype=np.float32),
+        num_features=num_features,
+    )
+
+
+def numpy_mira(
+    lists: Lists, order: np.ndarray, limit: float
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Run MIRA (TM-B2), averaged, over lists in NumPy.
+
+    Args:
+      lists: no feature twice in a candidate.
+      order: the list of each round.
+      limit: C.
+
+    Returns:
+      The last weights, their average over rounds, and the number of mistakes.
+    """
+    size = lists.num_features + 1
+    weights, sums, scratch = (np.zeros(size, np.float32) for _ in range(3))
+    ids, values, quality = lists.feature_ids, lists.values, lists.quality
+    of_candidates = np.asarray(lists.candidate_offsets, np.int64)
+    of_lists = np.asarray(lists.list_offsets).tolist()
+    best = oracle(lists).tolist()
+    mistakes = 0
+    for t, index in enumerate(order.tolist()):
+        first, last = of_lists[index], of_lists[index + 1]
+        begin, end = of_candidates[first], of_candidates[last]
+        products = weights[ids[begin:end]] * values[begin:end]
+        scores = np.add.reduceat(products, of_candidates[first:last] - begin)
+        y, z = best[index], int(scores.argmax())
+        if y == z:
+            continue
+        mistakes += 1
+        y, z = first + y, first + z
+        right = slice(of_candidates[y], of_candidates[y + 1])
+        wrong = slice(of_candidates[z], of_candidates[z + 1])
+        ids_y, ids_z, plus, minus = ids[right], ids[wrong], values[right], values[wrong]
+        scratch[ids_y] += plus
+        scratch[ids_z] -= minus
+        square = plus @ scratch[ids_y] - minus @ scratch[ids_z]
+        scratch[ids_y] = 0
+        scratch[ids_z] = 0
+        cost = quality[y] - quality[z]
+        loss = max(0.0, cost - (scores[y - first] - scores[z - first]))
+        step = np.float32(min(limit, loss / square) if square > 0 else 0.0)
+        weights[ids_y] += step * plus
+        weights[ids_z] -= step * minus
+        sums[ids_y] += t * step * plus
+        sums[ids_z] -= t * step * minus
+    return weights, weights - sums / max(len(order), 1), mistakes
+
+
+def time_rounds(
+    learner: Learner, corpus: ListStream, num_repeats: int = NUM_REPEATS
+) -> Timed:
+    """Time first passes over a corpus, each from a fresh state."""
+    num_lists = corpus.starts.shape[0]
+    order = jnp.arange(num_lists, dtype=jnp.int32)
+    start = jax.jit(lambda c: learner.init(jax.random.key(0), candidates(c, 0)))
+
+    @functools.partial(jax.jit, donate_argnums=0)
+    def one_pass(state: Any, corpus: ListStream, order: jax.Array) -> Any:
+        state, info = reranker.run(learner, state, corpus, order)
+        return state, info.is_mistake.mean()
+
+    state = start(corpus)
+    began = time.perf_counter()
+    compiled = one_pass.lower(state, corpus, order).compile()
+    compile_seconds, seconds, share = time.perf_counter() - began, [], 0.0
+    for repeat in range(num_repeats + 1):
+        state = jax.block_until_ready(start(corpus))
+        began = time.perf_counter()
+        _, found = jax.block_until_ready(compiled(state, corpus, order))
+        if repeat:  # the first one warms up
+            seconds.append(time.perf_counter() - began)
+        share = float(found)
+    micro = 1e6 * float(np.median(seconds)) / num_lists
+    return Timed(micro, share, compile_seconds)
+
+
+def _learners(num_features: int) -> dict[str, Learner]:
+    """Return those to time; the tensor learner takes ids as cells."""
+    shape = Shape(mode_sizes(num_features, 2))
+    return {
+        "T-MIRA": tensor_mira.learner(shape=shape, step="bcd", averaging="average"),
+        "MIRA": rerank.learner(max_step_size=0.1),
+    }
+
+
+def _with_cells(lists: Lists, name: str) -> Lists:
+    """Give the features as many ids as the tensor has cells."""
+    if name != "T-MIRA":
+        return lists
+    num_cells = Shape(mode_sizes(lists.num_features, 2)).num_cells
+    return Lists(**(vars(lists) | {"num_features": num_cells}))
+
+
+def run(
+    data_dir: Path | str | None = None,
+    say: Callable[[str], None] = print,
+    *,
+    num_lists: int = 400,
+    sizes: tuple[int, ...] = (10**4, 10**5, 10**6, NUM_FEATURES, 10**7),
+    actives: tuple[int, ...] = (50, 100, 200, 400),
+    num_features: int = NUM_FEATURES,
+) -> dict[str, Any]:
+    """Measure, and say each figure as it comes.
+
+    Args:
+      data_dir: not needed: the lists are made.
+      say: takes one line of text.
+      num_lists: in each corpus.
+      sizes: V of the first comparison.
+      actives: features of a candidate of the second.
+      num_features: V of the second and of the peer's.
+    """
+    del data_dir
+    result: dict[str, Any] = {
+        "device": jax.devices()[0].device_kind,
+        "num_cores": os.cpu_count(),
+        "num_lists": num_lists,
+        "num_candidates": NUM_CANDIDATES,
+        "num_active": NUM_ACTIVE,
+    }
+    say(
+        f"microseconds an example, {NUM_CANDIDATES} candidates with {NUM_ACTIVE} "
+        "features each, by V:"
+    )
+    result["by_num_features"] = rows = []
+    for size in sizes:
+        lists = made_lists(num_lists, num_features=size)
+        for name, learner in _learners(size).items():
+            found = time_rounds(learner, stream_lists(_with_cells(lists, name)))
+            rows.append({"learner": name, "num_features": size, **found._asdict()})
+            say(f"  {name:8} V = {size:10,} {_figures(found)}")
+    for name in ("T-MIRA", "MIRA"):
+        times = [row["microseconds"] for row in rows if row["learner"] == name]
+        ratio = times[-1] / times[0]
+        result[f"{name} largest over smallest V"] = ratio
+        say(f"  {name:8} V = {sizes[-1]:,} takes {ratio:.2f} times V = {sizes[0]:,}")
+
+    say(
+        f"microseconds an example by active features a candidate, V = {num_features:,}:"
+    )
+    result["by_num_active"] = rows = []
+    for active in actives:
+        lists = made_lists(num_lists, num_features=num_features, num_active=active)
+        for name, learner in _learners(num_features).items():
+            found = time_rounds(learner, stream_lists(_with_cells(lists, name)))
+            each = 1e3 * found.microseconds / (active * NUM_CANDIDATES)
+            rows.append(
+                {"learner": name, "num_active": active, **found._asdict()}
+                | {"nanoseconds_per_entry": each}
+            )
+            say(f"  {name:8} {active:4} {_figures(found)}, {each:.2f} ns an entry")
+
+    lists = made_lists(num_lists, num_features=num_features)
+    order = np.arange(num_lists)
+    seconds = []
+    for _ in range(NUM_REPEATS + 1):
+        began = time.perf_counter()
+        _, _, mistakes = numpy_mira(lists, order, 0.1)
+        seconds.append(time.perf_counter() - began)
+    peer = 1e6 * float(np.median(seconds[1:])) / num_lists
+    ours = {
+        name: time_rounds(learner, stream_lists(_with_cells(lists, name))).microseconds
+        for name, learner in _learners(num_features).items()
+    }
+    say(f"against NumPy, V = {num_features:,}, microseconds an example:")
+    say(f"  MIRA in NumPy, raw arrays   {peer:8.1f}, {mistakes / num_lists:.0%} wrong")
+    for name, value in ours.items():
+        say(f"  {name:27} {value:8.1f}, {peer / value:.2f} times as fast")
+    result["against_numpy"] = {
+        "numpy_microseconds": peer,
+        "numpy_mistakes": mistakes / num_lists,
+        "microseconds": ours,
+        "speedup": {name: peer / value for name, value in ours.items()},
+    }
+    return result
+
+
+def _figures(found: Timed) -> str:
+    return (
+        f"{found.microseconds:8.1f} us, {found.mistakes:4.0%} wrong (compiled in "
+        f"{found.compile_seconds:.1f} s)"
+    )

@@ -1,0 +1,185 @@
+"""`rerank train` and `rerank apply`: what they report, write and refuse."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from lowrank_jax.cli import main
+from lowrank_jax.data import read_json_lists, reranking_task, write_json_lists
+from lowrank_jax.rerank_model import RerankModel
+from tests.cli.conftest import listing
+from tests.cli.test_bad_input import refused
+
+
+def as_svmlight(lists):
+    lines, queries = (
+        [],
+        np.repeat(np.arange(lists.num_lists), np.diff(lists.list_offsets)),
+    )
+    for c, query in enumerate(queries):
+        part = slice(*lists.candidate_offsets[c : c + 2])
+        pairs = zip(lists.feature_ids[part], lists.values[part], strict=True)
+        features = " ".join(f"{i}:{value:g}" for i, value in pairs)
+        lines.append(f"{lists.quality[c]} qid:{query} {features}\n")
+    return "".join(lines)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Lists in both formats, and a tensor model with its figures; do not change it."""
+    folder = tmp_path_factory.mktemp("lists")
+    train, test, _ = reranking_task(60, 25, seed=0, sizes=(6, 6), num_shared=3)
+    names = {f"f{i}": i for i in range(36)}
+    write_json_lists(folder / "train.jsonl", train, names)
+    write_json_lists(folder / "test.jsonl.gz", test, names)
+    (folder / "train.svm").write_text(as_svmlight(train))
+    (folder / "test.svm").write_text(as_svmlight(test))
+    given = ["rerank", "train", folder / "train.jsonl", "--model", folder / "m"]
+    given += ["--test", folder / "test.jsonl.gz", "--epochs", 3]
+    assert main([*map(str, given), "--json", str(folder / "m.json")]) == 0
+    return folder
+
+
+def test_train_reports_sizes_settings_epochs_and_quality(folder):
+    result = json.loads((folder / "m.json").read_text())
+    assert result["sizes"] == [6, 6] and result["num_parameters"] == 12
+    assert (result["num_lists"], result["num_features"]) == (60, 36)
+    assert result["epochs"] == len(result["history"]) == 3
+    assert result["settings"]["step"] == "bcd"
+    assert result["settings"]["decoding"] == "cost"
+    assert result["settings"]["start"] == "constant"  # one component
+    assert result["test_oracle_quality"] == 1
+    assert 1 > result["test_quality"] > 0.8 > 0.6 > result["test_first_quality"]
+    assert result["train_quality"] > 0.8
+    assert all(entry["lists"] == 60 for entry in result["history"])
+    assert {"jax", "numpy", "lowrank_jax"} <= set(result["versions"])
+    names = sorted(path.name for path in (folder / "m").iterdir())
+    assert names == ["model.json", "weights.npz"]
+
+
+def test_apply_gives_the_scores_of_the_model_and_the_quality_of_train(
+    cli, folder, tmp_path
+):
+    test, out = folder / "test.jsonl.gz", tmp_path / "new" / "chosen.jsonl"
+    done = cli("rerank", "apply", folder / "m", test, "--json", tmp_path / "a.json")
+    assert done.status == 0 and "mean quality" in done.err
+    rows = [json.loads(line) for line in done.out.splitlines()]
+    model = RerankModel.load(folder / "m")
+    lists, _ = read_json_lists(test, names=model.names)
+    flat = [score for row in rows for score in row["scores"]]
+    np.testing.assert_allclose(flat, model.scores(lists), rtol=1e-5)
+    assert all(row["chosen"] == np.argmax(row["scores"]) for row in rows)
+    result = json.loads((tmp_path / "a.json").read_text())
+    trained = json.loads((folder / "m.json").read_text())
+    assert result["quality"] == trained["test_quality"]
+    again = cli("rerank", "apply", folder / "m", test, "--out", out)
+    assert out.read_text() == done.out and "mean quality" in again.out
+
+    # The scores are those of the dense tensor, feature by feature.
+    weights = np.einsum("hi,hj->ij", *(np.asarray(part) for part in model.params))
+    table = np.zeros((lists.num_candidates, 36))
+    owner = np.repeat(np.arange(lists.num_candidates), np.diff(lists.candidate_offsets))
+    np.add.at(table, (owner, lists.feature_ids), lists.values)
+    expected = table @ weights.ravel(order="F")[model.place]
+    np.testing.assert_allclose(flat, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_unknown_quality_is_no_hindrance_to_apply(cli, folder, tmp_path):
+    path = tmp_path / "new.jsonl"
+    path.write_text('{"candidates": [{"features": {"f1": 1, "other": 2}}]}\n')
+    done = cli("rerank", "apply", folder / "m", path)
+    assert done.status == 0 and done.err == ""
+    assert json.loads(done.out)["chosen"] == 0
+
+
+def test_resume_gives_the_model_of_an_unbroken_run(cli, folder, tmp_path):
+    given = ["rerank", "train", folder / "train.jsonl", "--model", tmp_path / "m"]
+    first = cli(*given, "--epochs", 1, "--keep-checkpoint")
+    assert first.status == 0 and "pass 1/1" in first.err and "lists/s" in first.err
+    refused(cli(*given, "--epochs", 3, "--resume", "--seed", 1), "seed=0 instead of 1")
+    refused(
+        cli(*given, "--epochs", 3, "--resume", "--set", "max_step_size=0.2"),
+        "max_step_size=0.1 instead of 0.2",
+    )
+    done = cli(*given, "--epochs", 3, "--resume")
+    assert done.status == 0 and "going on from" in done.err and "pass 2/3" in done.err
+    for name in ("weights.npz",):
+        one, other = tmp_path / "m" / name, folder / "m" / name
+        assert one.read_bytes() == other.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("learner", "settings"),
+    [
+        ("mira", ["max_step_size=0.05"]),
+        ("perceptron", ["averaging=none"]),
+        ("tm", ["num_components=2", "mapping=sequential", "order=3"]),
+    ],
+)
+def test_each_learner_takes_svmlight(cli, folder, tmp_path, learner, settings):
+    given = ["rerank", "train", folder / "train.svm", "--model", tmp_path / "m"]
+    given += ["--test", folder / "test.svm", "--learner", learner, "--epochs", 2]
+    done = cli(*given, "--set", *settings, "--json", "-")
+    assert done.status == 0
+    result = json.loads(done.out)
+    assert result["learner"] == learner
+    assert result["test_quality"] > result["test_first_quality"] + 0.1
+    if learner == "tm":
+        assert result["settings"]["start"] == "random"
+        assert result["sizes"] == [3, 3, 4] and result["num_parameters"] == 20
+    applied = cli("rerank", "apply", tmp_path / "m", folder / "test.svm", "--json", "-")
+    assert json.loads(applied.out)["quality"] == result["test_quality"]
+
+
+BAD = {
+    "empty.jsonl": ('{"candidates": []}\n', "without candidates"),
+    "unknown.jsonl": (
+        '{"candidates": [{"features": {"a": 1}}]}\n',
+        "without a quality",
+    ),
+    "nothing.jsonl": ("\n", "no list"),
+    "lists.txt": ("", "--format"),
+    "broken.jsonl": ("{", "not JSON"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_training_lists_are_refused(cli, tmp_path, name):
+    content, words = BAD[name]
+    (tmp_path / name).write_text(content)
+    before = listing(tmp_path)
+    done = cli("rerank", "train", tmp_path / name, "--model", tmp_path / "m")
+    refused(done, tmp_path / name, words)
+    assert listing(tmp_path) == before
+
+
+def test_bad_arguments_and_models_are_refused(cli, folder, tmp_path):
+    model, train = tmp_path / "m", folder / "train.jsonl"
+    given = ("rerank", "train", train, "--model", model)
+    refused(cli(*given, "--set", "foo=1"), "foo=1", "order, num_components, mapping")
+    refused(cli(*given, "--set", "mapping=other"), "`mapping` must be one of")
+    refused(cli(*given, "--set", "order=0"), "`order`")
+    refused(cli(*given, "--learner", "mira", "--set", "order=2"), "setting of mira")
+    refused(cli(*given, "--test", folder / "test.svm"), "format json")
+    path = tmp_path / "wide.svm"
+    path.write_text("0.5 qid:1 99:1\n")
+    svm = ("rerank", "train", folder / "train.svm", "--model", model)
+    refused(cli(*svm, "--test", path), f"{path}:1", "feature id 99", "0..35")
+    refused(cli("rerank", "apply", folder / "m", path), "format svmlight")
+    assert not model.exists()
+    shutil.copytree(folder / "m", model)
+    about = json.loads((model / "model.json").read_text())
+    (model / "model.json").write_text(json.dumps(about | {"format_version": 99}))
+    refused(cli("rerank", "apply", model, train), model, "model format 99")
+    (model / "model.json").write_text(json.dumps(about | {"kind": "tagger"}))
+    refused(cli("rerank", "apply", model, train), "holds a tagger")
+    refused(cli("rerank", "apply", tmp_path / "none", train), "not a model folder")
+
+
+def test_help_tells_of_the_settings(cli):
+    done = cli("rerank", "train", "--learner", "tm", "--help")
+    assert done.status == 0
+    for word in ("num_components (default: 1)", "step (default: bcd)", "surrogate"):
+        assert word in done.out
