@@ -134,7 +134,7 @@ def matrix_speed() -> str:
                     f"{case['share']:g}",
                     row["name"],
                     f"{row['seconds']:.4f} s" if is_there else row["words"],
-                    f"{row['ratio']:.2f}" if is_there else "",
+                    f"{row['ratio']:.2f}" if "ratio" in row else "",
                 ]
             )
     note = result.get("note", "")

@@ -64,18 +64,21 @@ def candidate_lists(dtype):
     return jax.vmap(lambda i: candidates(corpus, i))(rounds)
 
 
+SHORT_SEARCH = {"memory_size": 2, "max_evaluations": 3}
+
 CASES = {
     "perceptron": Case(perceptron, {}, "step_size", sentences),
     "mira": Case(mira, {}, "max_step_size", sentences),
     "bol block": Case(bol, {}, "step_size", sentences),
-    "bol block factors": Case(bol, {"averaging": "factors"}, "step_size", sentences),
-    "bol rank 2": Case(bol, {"rank": 2}, "step_size", sentences),
+    "bol rank 2": Case(
+        bol, {"rank": 2, "averaging": "factors"}, "step_size", sentences
+    ),
     "bol paper": Case(bol, {"variant": "paper"}, "step_size", sentences),
     "bol exact": Case(bol, {"variant": "exact"}, "step_size", sentences),
     "bcd": Case(bcd, {"num_rounds_per_block": 5}, "max_step_size", sentences),
-    "crf l2": Case(crf, {}, "strength", whole_corpora),
-    "crf l1": Case(crf, {"penalty": "l1"}, "strength", whole_corpora),
-    "bcpd": Case(bcpd, {"rank": 2, "mu1": 0.01}, "nu2", labelled_matrices),
+    "crf l2": Case(crf, SHORT_SEARCH, "strength", whole_corpora),
+    "crf l1": Case(crf, SHORT_SEARCH | {"penalty": "l1"}, "strength", whole_corpora),
+    "bcpd": Case(bcpd, {"mu1": 0.01, "growth": 4.0}, "nu2", labelled_matrices),
     "fista": Case(
         fista, {"step": "backtracking", "restart": True}, "l2", labelled_matrices
     ),
@@ -92,7 +95,6 @@ CASES = {
         candidate_lists,
     ),
     "bol_dense exact": Case(bol_dense, {}, "step_size", matrices),
-    "bol_dense paper": Case(bol_dense, {"variant": "paper"}, "step_size", matrices),
     "bol_dense power": Case(
         bol_dense, {"variant": "power", "averaging": "factors"}, "step_size", matrices
     ),

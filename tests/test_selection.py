@@ -69,7 +69,7 @@ def test_the_choice_is_the_best_row_and_the_rank_that_won():
     labelled, y = task()
     lines = []
     found = selection.select(
-        labelled, num_folds=3, ranks=(2, 1), grid=GRID, say=lines.append, chunk_size=5
+        labelled, num_folds=3, ranks=(2, 1), grid=GRID, say=lines.append, chunk_size=3
     )
     assert [row["rank"] for row in found.ranks] == [1, 2]
     assert len(found.rows) == 4

@@ -122,7 +122,7 @@ def test_scores_on_the_device_equal_the_dense_product(width):
 def difference(corpus, given, cost, oracle):
     """The pair of the first list and its dense difference."""
     one = data.candidates(corpus, 0)
-    pair = model.choose(one, given, cost, oracle)
+    (pair,) = model.choose(one, given, cost, oracle)
     start = jnp.zeros(one.num_features + 1)
     total = model.fold_difference(
         lambda ids, deltas, table: table.at[ids].add(deltas),
