@@ -3,12 +3,11 @@
 import argparse
 import pathlib
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli import arguments as kinds
-from lowrank_jax.cli import cross_validation, files, matrices
+from lowrank_jax.cli import cross_validation, files, long_help, matrices
 
 if TYPE_CHECKING:
     from lowrank_jax.classifier import Fit
@@ -39,25 +38,6 @@ examples:
 #: With --cv fits stop as the paper's do: the model is fitted as it was validated.
 _STOP = {"tolerance": 1e-3, "max_iterations": 500}
 _IN_PYTHON = ("x", "y", "row_names", "left_penalty", "right_penalty")
-
-
-class _Help(argparse.Action):
-    """``--help`` with the settings that ``fit`` takes."""
-
-    def __init__(self, **given: Any) -> None:
-        super().__init__(nargs=0, **given)
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
-        """Print the help and end."""
-        parser.print_help()
-        print(f"\n{_describe_settings()}", end="")
-        parser.exit()
 
 
 def add_parser(commands: Any) -> None:
@@ -125,7 +105,7 @@ def add_parser(commands: Any) -> None:
     add("--json", metavar="FILE", help="write the results there; - prints them")
     matrices.add_keys(parser)
     files.add_data_dir(parser)
-    add("-h", "--help", action=_Help, help="show this help and the settings")
+    long_help.add_help(parser, lambda _: _describe_settings())
     parser.set_defaults(run=run)
 
 

@@ -5,12 +5,11 @@ import json
 import pathlib
 import sys
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli import arguments as kinds
-from lowrank_jax.cli import files
+from lowrank_jax.cli import files, long_help
 
 if TYPE_CHECKING:
     from lowrank_jax.data.lists import Lists
@@ -52,25 +51,10 @@ _SUFFIXES = {
 }
 
 
-class _Help(argparse.Action):
-    """``--help`` with the settings of the learners."""
+def _describe(parsed: argparse.Namespace) -> str:
+    from lowrank_jax.cli import rerank_settings
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(nargs=0, **given)
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
-        """Print the help and end."""
-        from lowrank_jax.cli import rerank_settings
-
-        parser.print_help()
-        print(f"\n{rerank_settings.describe(namespace.learner)}", end="")
-        parser.exit()
+    return rerank_settings.describe(parsed.learner)
 
 
 def add_parser(commands: Any) -> None:
@@ -149,7 +133,7 @@ def add_parser(commands: Any) -> None:
         help="keep a checkpoint beside the model, to add epochs later",
     )
     _add_common(train)
-    add("-h", "--help", action=_Help, help="show this help and the settings")
+    long_help.add_help(train, _describe)
     train.set_defaults(run=run_train)
 
     apply = parts.add_parser(

@@ -4,12 +4,11 @@ import argparse
 import pathlib
 import sys
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli import arguments as kinds
-from lowrank_jax.cli import files, learners
+from lowrank_jax.cli import files, learners, long_help
 
 if TYPE_CHECKING:
     from lowrank_jax.data.corpus import Corpus
@@ -47,25 +46,9 @@ examples:
 """
 
 
-class _Help(argparse.Action):
-    """``--help``: after the name of a learner it tells of that learner, too."""
-
-    def __init__(self, **given: Any) -> None:
-        super().__init__(nargs=0, **given)
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
-        """Print the help and end."""
-        parser.print_help()
-        name = getattr(namespace, "learner", "")
-        if name in learners.LEARNERS:
-            print(f"\n{learners.describe(name)}", end="")
-        parser.exit()
+def _describe(parsed: argparse.Namespace) -> str:
+    name = getattr(parsed, "learner", "")
+    return learners.describe(name) if name in learners.LEARNERS else ""
 
 
 def add_parser(commands: Any) -> None:
@@ -172,12 +155,8 @@ def add_parser(commands: Any) -> None:
     )
     add("--json", metavar="FILE", help="write the results there; - prints them")
     files.add_data_dir(parser)
-    add(
-        "-h",
-        "--help",
-        action=_Help,
-        help="show this help; after LEARNER also its hyper-parameters",
-    )
+    words = "show this help; after LEARNER also its hyper-parameters"
+    long_help.add_help(parser, _describe, words)
     parser.set_defaults(run=run)
 
 
