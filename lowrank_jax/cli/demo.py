@@ -73,8 +73,8 @@ def _row(name: str, *cells: str) -> str:
 def _regret_text(demo: "Demo") -> str:
     lines = ["", "Regret certificate (DR-B4): total loss over that of a fixed model"]
     for regret in demo.regrets:
-        observed, bound, slack = map(float, regret.certificate)
-        verdict = "holds" if slack >= 0 else "DOES NOT HOLD"
+        observed, bound = map(float, regret.certificate[:2])
+        verdict = "holds" if regret.certificate.holds else "DOES NOT HOLD"
         numbers = f"observed {observed:,.0f}, at most {bound:,.0f}"
         lines.append(f"{regret.name:<12}{numbers}: {verdict}")
     return "\n".join(lines)

@@ -95,7 +95,7 @@ def report(demo: "Demo") -> str:
                 (
                     regret.name,
                     f"{regret.comparator[-1]:,.0f}",
-                    *(f"{float(value):,.0f}" for value in regret.certificate),
+                    *(f"{float(value):,.0f}" for value in regret.certificate[:3]),
                 )
                 for regret in demo.regrets
             ],

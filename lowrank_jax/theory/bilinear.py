@@ -18,7 +18,7 @@ from lowrank_jax.linalg.penalties import Penalty
 from lowrank_jax.models import bilinear_logit, logistic
 from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.models.logistic import Labelled
-from lowrank_jax.theory.bounds import Certificate
+from lowrank_jax.theory.certificate import Certificate, at_most
 
 __all__ = [
     "Assumptions",
@@ -214,11 +214,14 @@ def global_certificate(
     )
     stationarity = jnp.sqrt(sum(part * part for part in parts))
     observed = sigma_1.max()
-    certificate = Certificate(observed, bound, bound - observed)
     is_stationary = stationarity <= tolerance
-    holds = certificate.slack >= -tolerance * bound
+    certificate = at_most(observed, bound, tolerance=tolerance)
     return GlobalCertificate(
-        certificate, sigma_1, stationarity, is_stationary, is_stationary & holds
+        certificate,
+        sigma_1,
+        stationarity,
+        is_stationary,
+        is_stationary & certificate.holds,
     )
 
 

@@ -17,15 +17,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-__all__ = ["BestStep", "Certificate", "best_step_size", "regret_certificate"]
+from lowrank_jax.theory import certificate
+from lowrank_jax.theory.certificate import Certificate
 
-
-class Certificate(NamedTuple):
-    """An inequality on this run: it holds where the slack is zero or more."""
-
-    observed: jax.Array
-    bound: jax.Array
-    slack: jax.Array  # bound - observed
+__all__ = ["BestStep", "best_step_size", "regret_certificate"]
 
 
 def regret_certificate(
@@ -54,7 +49,7 @@ def regret_certificate(
     regret = losses.sum() - jnp.where(is_mistake, comparator_losses, 0).sum()
     bregman = conjugate - step_size * jnp.where(is_mistake, margin, 0).sum()
     bound = (comparator_penalty + bregman) / step_size
-    return Certificate(regret, bound, bound - regret)
+    return certificate.at_most(regret, bound)
 
 
 class BestStep(NamedTuple):

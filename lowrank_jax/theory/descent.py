@@ -9,7 +9,8 @@ Theorem 4.4; the recipe of SBLR-B2):
 import jax
 import jax.numpy as jnp
 
-from lowrank_jax.theory.bounds import Certificate
+from lowrank_jax.theory import certificate
+from lowrank_jax.theory.certificate import Certificate
 
 __all__ = ["fista_certificate"]
 
@@ -40,4 +41,4 @@ def fista_certificate(
     observed = objectives - jnp.asarray(optimum, dtype)
     bound = 2 * jnp.asarray(lipschitz, dtype) * jnp.asarray(distance_squared, dtype)
     bound = jnp.broadcast_to(bound, k.shape) / ((k + 1) * (k + 1))
-    return Certificate(observed, bound, bound - observed)
+    return certificate.at_most(observed, bound)
