@@ -21,14 +21,18 @@ from lowrank_jax import checks
 from lowrank_jax.data.padding import add_window, length_buckets, pad_sequences
 from lowrank_jax.decode import Scores, best_path, best_path_batch
 from lowrank_jax.models import windows
+from lowrank_jax.online import comparator
 from lowrank_jax.types import Learner, Sentence, Sequences, Space
 
 __all__ = [
+    "Certified",
     "Pass",
     "Stream",
+    "comparator_margins",
     "converge",
     "iterations",
     "order_of",
+    "pass_order",
     "passes",
     "predict",
     "predict_batch",
@@ -100,8 +104,20 @@ def sentence(corpus: Stream, index: jax.Array | int) -> Sentence:
     )
 
 
+class Certified(NamedTuple):
+    """The trace of a run beside a fixed model U."""
+
+    info: Any  # the learner's own trace
+    comparator_margin: jax.Array  # (num_rounds,)  <U, dPhi_t>
+
+
 def run(
-    learner: Learner, state: Any, corpus: Stream, order: jax.Array
+    learner: Learner,
+    state: Any,
+    corpus: Stream,
+    order: jax.Array,
+    *,
+    certify: Any = None,
 ) -> tuple[Any, Any]:
     """Scan `learner.update` over the sentences in `order`; pure, to be jitted.
 
@@ -110,15 +126,51 @@ def run(
       state: from `learner.init` or an earlier run.
       corpus: from `stream`.
       order: (num_rounds,) int32, the sentence of each round.
+      certify: parameters of a fixed model U that the regret is measured against; the
+        learner must record what it predicts (``record=("predicted",)``). For a U that
+        is known only after the run: `comparator_margins`.
 
     Returns:
-      The final state and the trace: each field of `Info`, stacked over rounds.
+      The final state and the trace: each field of `Info`, stacked over rounds; with
+      `certify` a `Certified`.
     """
 
     def round_of(state: Any, index: jax.Array) -> tuple[Any, Any]:
-        return learner.update(state, sentence(corpus, index))
+        example = sentence(corpus, index)
+        state, info = learner.update(state, example)
+        if certify is None:
+            return state, info
+        if getattr(info, "predicted", None) is None:
+            raise checks.InputError(
+                "`certify` needs a learner that records its predictions: bol or sp "
+                "with record=('predicted',)."
+            )
+        return state, Certified(
+            info, comparator.margin(certify, example, info.predicted)
+        )
 
     return lax.scan(round_of, state, order)
+
+
+def comparator_margins(
+    params: Any, corpus: Stream, order: jax.Array, predicted: jax.Array
+) -> jax.Array:
+    r"""Return :math:`\langle U, \Delta\Phi^t\rangle` of the rounds of a run; pure.
+
+    Args:
+      params: U, of `models.linear` or `models.bilinear`.
+      corpus: that the run was on.
+      order: (num_rounds,) int32, the sentence of each round.
+      predicted: (num_rounds, window) int, `Info.predicted` of the run.
+    """
+
+    def one(_: None, given: tuple[jax.Array, jax.Array]) -> tuple[None, jax.Array]:
+        index, labels = given
+        example = sentence(corpus, index)
+        labels = labels.astype(example.labels.dtype)
+        return None, comparator.margin(params, example, labels)
+
+    return lax.scan(one, None, (order, predicted))[1]
 
 
 def order_of(key: jax.Array, index: int, num_sentences: int) -> jax.Array:
@@ -126,6 +178,11 @@ def order_of(key: jax.Array, index: int, num_sentences: int) -> jax.Array:
     return jax.random.permutation(
         jax.random.fold_in(key, index), jnp.arange(num_sentences, dtype=jnp.int32)
     )
+
+
+def pass_order(key: jax.Array, index: int, num_sentences: int) -> jax.Array:
+    """Return the order of a pass of `passes` or `train` that was given this key."""
+    return order_of(jax.random.split(key)[1], index, num_sentences)
 
 
 @functools.lru_cache(maxsize=8)
@@ -184,17 +241,17 @@ def passes(
             f"{num_unknown} tokens have no known label (-1): training needs them all; "
             "encode the training corpus with its labels."
         )
-    key_start, key_order = jax.random.split(key)
+    key_start, _ = jax.random.split(key)
     num_sentences = corpus.starts.shape[0]
     began = time.perf_counter()
     if state is None:
         state = jax.jit(learner.init)(key_start, sentence(corpus, 0))
-    order = order_of(key_order, first_pass, num_sentences)
+    order = pass_order(key, first_pass, num_sentences)
     compiled = _program(learner).lower(state, corpus, order).compile()
     jax.block_until_ready(state)
     compile_seconds = time.perf_counter() - began
     for index in range(first_pass, num_passes):
-        order = order_of(key_order, index, num_sentences).block_until_ready()
+        order = pass_order(key, index, num_sentences).block_until_ready()
         began = time.perf_counter()
         state, trace = compiled(state, corpus, order)
         jax.block_until_ready((state, trace))

@@ -26,15 +26,17 @@ from lowrank_jax.features import Encoder, num_parameters
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.types import Sequences
 
-__all__ = ["CHECKPOINT", "Labelling", "Tagger", "check_target"]
+__all__ = ["CERTIFICATE", "CHECKPOINT", "Labelling", "Tagger", "check_target"]
 
 _FORMAT = 1
 _MODEL, _WEIGHTS, _VOCABULARY = "model.json", "weights.npz", "vocabulary.npz"
 #: Name of the checkpoint of an unfinished training in a model folder.
 CHECKPOINT = "checkpoint.npz"
+#: Name of what was certified of the training, where it was.
+CERTIFICATE = "certificate.json"
 _DATA_FILES = (_WEIGHTS, _VOCABULARY)
 _REMAINS = (f".{CHECKPOINT}.part", ".part")  # of a write that was killed
-_OURS = {_MODEL, *_DATA_FILES, CHECKPOINT, *_REMAINS}
+_OURS = {_MODEL, *_DATA_FILES, CHECKPOINT, CERTIFICATE, *_REMAINS}
 
 _MODELS: dict[str, Any] = {"linear": linear, "bilinear": bilinear}
 _SHORT = 256  # sentences up to this length are decoded in one window
@@ -160,12 +162,19 @@ class Tagger:
                     result[here] = np.asarray(found)[: here.stop - here.start]
         return result
 
-    def save(self, folder: Path, *, keep_checkpoint: bool = False) -> None:
+    def save(
+        self,
+        folder: Path,
+        *,
+        keep_checkpoint: bool = False,
+        certificate: Mapping[str, Any] | None = None,
+    ) -> None:
         """Write the model folder, replacing an earlier one when this one is complete.
 
         Args:
           folder: where; made if it is not there.
           keep_checkpoint: whether a checkpoint in the earlier folder stays.
+          certificate: of the training, ready for JSON, to be kept beside the model.
 
         Raises:
           InputError: if the folder holds anything that is not of a model.
@@ -177,6 +186,9 @@ class Tagger:
             self._write(part)
             if keep_checkpoint and kept.exists():
                 shutil.copy2(kept, part / CHECKPOINT)
+            if certificate is not None:
+                text = json.dumps(certificate, indent=1) + "\n"
+                (part / CERTIFICATE).write_text(text, encoding="utf-8")
 
         checkpoint.replace_folder(folder, write, last=_MODEL)
 

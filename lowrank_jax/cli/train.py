@@ -153,6 +153,22 @@ def add_parser(commands: Any) -> None:
         action="store_true",
         help="keep a checkpoint beside the model, to add passes later",
     )
+    add(
+        "--certify",
+        metavar="U",
+        nargs="?",
+        const="average",
+        help="certify the regret of this run (DR-B4; learners bol and sp) against a "
+        "fixed model: average (the model of this run, the default), hindsight (its "
+        "best multiple after the fact), or the folder of another model on the same "
+        "features; kept in certificate.json of the model folder",
+    )
+    add(
+        "--certify-every",
+        metavar="N",
+        type=kinds.count,
+        help="also log the exact spectrum of the dual after every N passes",
+    )
     add("--json", metavar="FILE", help="write the results there; - prints them")
     files.add_data_dir(parser)
     words = "show this help; after LEARNER also its hyper-parameters"
@@ -176,12 +192,14 @@ def run(arguments: argparse.Namespace) -> int:
 
     import jax
 
+    from lowrank_jax.cli import certifying
     from lowrank_jax.tagger import check_target
 
     check_target(folder)
     files.check_place(folder)
     name = arguments.learner
     given = learners.parse_settings(name, arguments.settings)
+    certifying.prepare(arguments, given)
     learner = learners.module_of(name).learner(**given)
     settings = learners.to_json(learners.all_settings(name, given))
     template = _template(arguments)
@@ -210,7 +228,7 @@ def _train(
     import jax
 
     from lowrank_jax import loops
-    from lowrank_jax.cli import scoring, training
+    from lowrank_jax.cli import certifying, scoring, training
     from lowrank_jax.cli.machine import describe_machine
     from lowrank_jax.features import Encoder
     from lowrank_jax.tagger import Tagger
@@ -219,6 +237,7 @@ def _train(
     encoder, sequences = Encoder.fit_transform(
         train, template, min_count=arguments.min_count
     )
+    fixed = certifying.comparator(arguments, encoder)
     spec = learners.LEARNERS[arguments.learner]
     module = learners.module_of(arguments.learner)
     prepare = loops.stream if spec.kind == "online" else module.lay_out
@@ -240,6 +259,8 @@ def _train(
         folder=folder,
         checkpoint_seconds=arguments.checkpoint_seconds,
         keep_checkpoint=arguments.keep_checkpoint,
+        keep_traces=arguments.certify is not None,
+        on_pass=certifying.watch(arguments, settings),
     )
     read_seconds = time.perf_counter() - began
     outcome = training.run(job, resume=arguments.resume)
@@ -281,9 +302,18 @@ def _train(
         metadata=dict(result),
     )
     result["num_parameters"] = tagger.num_parameters
-    tagger.save(folder, keep_checkpoint=arguments.keep_checkpoint)
     summary = sys.stderr if arguments.json == "-" else sys.stdout
+    certificate = None
+    if arguments.certify is not None:
+        fixed = params if fixed is None else fixed
+        certificate = certifying.certificate(arguments, settings, job, outcome, fixed)
+        result["certificate"] = certificate
+    tagger.save(
+        folder, keep_checkpoint=arguments.keep_checkpoint, certificate=certificate
+    )
     print(f"model: {folder}, {tagger.num_parameters:,} parameters", file=summary)
+    if certificate is not None:
+        print(certifying.line(certificate), file=summary)
     names = ("f1", "precision", "recall", "accuracy", "sentence_accuracy", "f1_is")
     result |= dict.fromkeys(names)
     if test is not None:

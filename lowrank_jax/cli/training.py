@@ -4,10 +4,11 @@ import hashlib
 import pathlib
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
+import numpy as np
 
 from lowrank_jax import checkpoint, loops, reranker
 from lowrank_jax.checks import InputError
@@ -38,6 +39,8 @@ class Job(NamedTuple):
       folder: of the model, where the checkpoint is kept.
       checkpoint_seconds: at least so long between two checkpoints.
       keep_checkpoint: whether one is written at the end, too.
+      keep_traces: whether what each round recorded is kept, for a certificate.
+      on_pass: called with each pass as it ends; what it returns goes into the history.
     """
 
     learner: "Learner"
@@ -50,6 +53,8 @@ class Job(NamedTuple):
     folder: pathlib.Path
     checkpoint_seconds: float
     keep_checkpoint: bool
+    keep_traces: bool = False
+    on_pass: Callable[[loops.Pass], dict[str, Any]] | None = None
 
 
 class Outcome(NamedTuple):
@@ -60,12 +65,14 @@ class Outcome(NamedTuple):
       history: one entry a pass: number of mistakes, loss, seconds.
       compile_seconds: of all runs that led here.
       stopped_by: number of the signal that ended the run early, else None.
+      traces: of each pass, on the host, if they were to be kept.
     """
 
     state: Any
     history: list[dict[str, Any]]
     compile_seconds: float
     stopped_by: int | None
+    traces: list[Any]
 
 
 def run(job: Job, *, resume: bool) -> Outcome:
@@ -77,8 +84,9 @@ def run(job: Job, *, resume: bool) -> Outcome:
     """
     path = job.folder / CHECKPOINT
     state, history, compile_seconds = None, [], 0.0
+    traces: list[Any] = []
     if path.exists() and resume:
-        state, record = _load(job, path)
+        state, traces, record = _load(job, path)
         history, compile_seconds = record["history"], record["compile_seconds"]
         _note(f"going on from {path}: {_count(len(history))} done.")
     elif path.exists():
@@ -89,7 +97,7 @@ def run(job: Job, *, resume: bool) -> Outcome:
     elif resume:
         _note(f"there is no checkpoint in {job.folder}: starting from the beginning.")
     if _is_done(history, job):
-        return Outcome(state, history, compile_seconds, None)
+        return Outcome(state, history, compile_seconds, None, traces)
     saved_at = time.monotonic()
     message = "lowrank-jax: stopping after this pass; again to stop at once."
     unit = "iteration" if job.kind == "batch" else "pass"
@@ -98,6 +106,10 @@ def run(job: Job, *, resume: bool) -> Outcome:
         for done in _passes(job, state, len(history)):
             compile_seconds += done.compile_seconds
             history.append(_entry(done, job))
+            if job.keep_traces:
+                traces.append(_narrow(done.trace))
+            if job.on_pass is not None:
+                history[-1] |= job.on_pass(done)
             progress.show(history[-1])
             is_last = _is_done(history, job)
             is_due = time.monotonic() - saved_at >= job.checkpoint_seconds
@@ -108,13 +120,13 @@ def run(job: Job, *, resume: bool) -> Outcome:
                     "compile_seconds": compile_seconds,
                 }
                 job.folder.mkdir(parents=True, exist_ok=True)
-                checkpoint.save(path, done.state, record)
+                checkpoint.save(path, (done.state, traces), record)
                 saved_at = time.monotonic()
             if stop.number:
                 break
     if stop.number:
         _note(f"stopped after {_count(len(history))}; go on with --resume.")
-    return Outcome(done.state, history, compile_seconds, stop.number)
+    return Outcome(done.state, history, compile_seconds, stop.number, traces)
 
 
 def fingerprint(corpus: "Corpus") -> str:
@@ -126,7 +138,14 @@ def fingerprint(corpus: "Corpus") -> str:
     return digest.hexdigest()
 
 
-def _load(job: Job, path: pathlib.Path) -> tuple[Any, dict[str, Any]]:
+def _narrow(trace: Any) -> Any:
+    """Keep predicted labels in two bytes: they are most of a trace."""
+    if getattr(trace, "predicted", None) is None:
+        return trace
+    return trace._replace(predicted=trace.predicted.astype(np.int16))
+
+
+def _load(job: Job, path: pathlib.Path) -> tuple[Any, list[Any], dict[str, Any]]:
     """Read the checkpoint, if it is of this job."""
     record = checkpoint.read_metadata(path)
     differences = _differences(record["settings"], job.settings)
@@ -148,7 +167,23 @@ def _load(job: Job, path: pathlib.Path) -> tuple[Any, dict[str, Any]]:
     elif job.kind == "lists":
         first = candidates(job.corpus, 0)
     like = jax.eval_shape(job.learner.init, jax.random.key(0), first)
-    return checkpoint.load(path, like)
+    traces: list[Any] = []
+    if job.keep_traces:
+        traces = [_trace_shapes(job, like, first)] * num_done
+    (state, traces), record = checkpoint.load(path, (like, traces))
+    return state, jax.tree.map(np.asarray, traces), record
+
+
+def _trace_shapes(job: Job, state: Any, first: Any) -> Any:
+    """Shapes of a pass's trace as it is kept."""
+    info = jax.eval_shape(job.learner.update, state, first)[1]
+
+    def stacked(path: Any, part: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        is_wide = path[-1] == jax.tree_util.GetAttrKey("predicted")
+        dtype = np.dtype(np.int16) if is_wide else part.dtype
+        return jax.ShapeDtypeStruct((job.num_sentences, *part.shape), dtype)
+
+    return jax.tree_util.tree_map_with_path(stacked, info)
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

@@ -39,7 +39,7 @@ __all__ = ["Info", "State", "conjugate", "final_params", "learner"]
 
 VARIANTS = ("block", "paper", "exact")
 AVERAGING = ("dual", "factors", "none")
-RECORDS = ("ratio",)
+RECORDS = ("ratio", "predicted")
 
 
 class Info(NamedTuple):
@@ -55,6 +55,7 @@ class Info(NamedTuple):
     sigma_1: jax.Array  # ()  "block": largest of a touched block; else of all Theta
     ratio: jax.Array  # ()  sigma_{r+1} / sigma_r likewise, if recorded, else nan
     residual: jax.Array  # ()  largest move of a singular vector in the last step
+    predicted: jax.Array | None = None  # (window,) int32, if recorded
 
 
 def learner(
@@ -82,7 +83,9 @@ def learner(
       num_power_steps: subspace iterations a round on each touched block, for the
         mirror map of ``"block"`` and for sigma_1 of ``"paper"``. Static.
       num_inner_steps: R of Algorithm 2, for ``"paper"``. Static.
-      record: ``("ratio",)`` asks for sigma_2 / sigma_1 each round, an SVD. Static.
+      record: ``"ratio"`` asks for sigma_2 / sigma_1 each round, an SVD;
+        ``"predicted"`` for the predicted labels, from which a certificate of the run
+        against any model is made (`certify`). Static.
       dtype: of the weights.
     """
     checks.choice(VARIANTS, variant=variant)
@@ -171,6 +174,7 @@ def learner(
             sigma_1=seen.sigma_1,
             ratio=seen.ratio,
             residual=seen.residual,
+            predicted=predicted if "predicted" in record else None,
         )
         return state, info
 

@@ -45,12 +45,14 @@ class Info(NamedTuple):
     dual_increment: jax.Array  # ()  Delta_t (BOL-N5)
     conjugate: jax.Array  # ()  F*(Theta_t)
     bregman: jax.Array  # ()  B_t (DR-B4)
+    predicted: jax.Array | None = None  # (window,) int32, if recorded
 
 
 def learner(
     *,
     step_size: float | jax.Array = 1.0,
     averaging: str = "dual",
+    record: tuple[str, ...] = (),
     dtype: jnp.dtype = jnp.float32,
 ) -> Learner:
     """Build the pair ``(init, update)``; both are pure.
@@ -59,10 +61,14 @@ def learner(
       step_size: :math:`C`, positive. May be traced. The predictions do not depend on
         it, the loss and the certificate do.
       averaging: ``"dual"`` for the averaged perceptron, ``"none"`` for the last.
+      record: ``("predicted",)`` asks for the predicted labels of each round, from which
+        a certificate of the run against any model is made (`certify`). Static.
       dtype: of the weights.
     """
     checks.positive(step_size=step_size)
     checks.choice(("dual", "none"), averaging=averaging)
+    for name in record:
+        checks.choice(("predicted",), record=name)
 
     def init(key: jax.Array, example: Sentence) -> State:
         del key  # nothing is random: the start is zero
@@ -89,6 +95,7 @@ def learner(
             dual_increment=jnp.where(is_mistake, step, 0) - moved.growth,  # BOL-N5
             conjugate=conjugate,
             bregman=moved.growth - step * moved.margin,  # DR-B4
+            predicted=predicted if "predicted" in record else None,
         )
         num_rounds = state.num_rounds + 1
         return State(moved.params, moved.sums, conjugate, num_rounds), info

@@ -1,0 +1,246 @@
+r"""The certificate of a run on its own data: regret, what bounds it, and the spectrum.
+
+A learner that records what it predicts leaves in its trace all that the regret against
+any fixed model U needs, and the bound (DR-B4) comes from numbers that the update has
+computed anyway; only :math:`F^*(\Theta_N)` is made exact at the end, by the singular
+values of the blocks that the run has touched. Functions of the host, in double
+precision whatever the run's own.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowrank_jax import loops, theory
+from lowrank_jax.checks import InputError
+from lowrank_jax.online import comparator
+
+__all__ = [
+    "Conjugate",
+    "RunCertificate",
+    "Spectrum",
+    "best_multiple",
+    "conjugate",
+    "run_certificate",
+]
+
+
+class Spectrum(NamedTuple):
+    """Singular values of the dual's blocks."""
+
+    num_blocks: int  # that are not zero
+    participation: float  # (sum s_1^2)^2 / sum s_1^4: blocks in use, in effect
+    sigma_1: float  # the largest of all
+    median_ratio: float  # of sigma_{r+1} / sigma_r over the blocks
+    max_ratio: float
+    share_of_ties: float  # blocks with a ratio above 0.999
+    global_ratio: float  # sigma_2 / sigma_1 of Theta as one matrix
+
+
+class Conjugate(NamedTuple):
+    """The exact value of the conjugate, and the spectrum that gave it."""
+
+    value: float  # F*(Theta)
+    spectrum: Spectrum | None  # None without first-order blocks
+
+
+class RunCertificate(NamedTuple):
+    """What is certified of a run; sums over its rounds with a mistake."""
+
+    num_rounds: int
+    num_mistakes: int
+    step_size: float  # C
+    loss: float  # of the learner
+    comparator_loss: float  # of U
+    comparator_penalty: float  # F**(U)
+    conjugate: float  # F*(Theta_N), exact
+    regret: float  # loss - comparator_loss
+    certificate: float  # (F**(U) + sum of B_t) / C  (DR-B4)
+    slack: float  # certificate - regret
+    holds: bool
+    linear_regret: float  # sum of <U - W, dPhi>: between the two
+    dual_objective: float  # C M - F*(Theta_N)  (BOL-N1)
+    best_step_size: float  # C* after the fact (DR-B8)
+    best_dual_objective: float  # M^2 / 4f
+    best_dual_bound: float  # F**(U) + C* times the comparator's loss: weak duality
+    spectrum: Spectrum | None
+
+
+def conjugate(state: Any, *, variant: str, rank: int = 1) -> Conjugate:
+    r"""Return :math:`F^*(\Theta)` of a state, from exact singular values.
+
+    Args:
+      state: of `online.bol`, or of `online.perceptron` (then nothing is decomposed).
+      variant: of the learner, ``"sp"`` for the perceptron.
+      rank: of the blocks.
+    """
+    if variant == "sp":
+        return Conjugate(float(state.conjugate), None)
+    is_touched = np.asarray(_touched(state.blocks))
+    values = _singular_values(np.asarray(state.blocks)[is_touched])
+    labels = state.blocks.shape[1]
+    zero = np.asarray(state.params.table[:, :labels], np.float64)
+    total = float(np.vdot(zero, zero))
+    if state.params.transitions is not None:
+        total += float((np.asarray(state.params.transitions, np.float64) ** 2).sum())
+    energies = (values[:, :rank] ** 2).sum(1)
+    first_order = energies.sum() if variant == "block" else energies.max(initial=0)
+    return Conjugate((total + float(first_order)) / 2, _spectrum(values, rank))
+
+
+def _singular_values(blocks: np.ndarray) -> np.ndarray:
+    """Return (n, S): the roots of the eigenvalues of small Gram matrices.
+
+    Most blocks were touched at a few labels: they are grouped by their number of rows
+    that are not zero, and only those are decomposed.
+    """
+    is_row = (blocks != 0).any(axis=2)
+    num_rows = is_row.sum(axis=1)
+    values = np.zeros(blocks.shape[:2])
+    for number in np.unique(num_rows).tolist():
+        group = np.flatnonzero(num_rows == number)
+        for first in range(0, len(group), 4096):
+            some = group[first : first + 4096]
+            rows = blocks[some][is_row[some]].reshape(len(some), number, -1)
+            rows = rows.astype(np.float64)
+            squares = np.linalg.eigvalsh(rows @ rows.transpose(0, 2, 1))
+            values[some, :number] = np.sqrt(np.maximum(squares[:, ::-1], 0))
+    return values
+
+
+def _spectrum(values: np.ndarray, rank: int) -> Spectrum:
+    if not len(values):
+        return Spectrum(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    top = values[:, 0]
+    ratios = np.zeros(len(values))
+    if rank < values.shape[1]:
+        last = values[:, rank - 1]
+        ratios = values[:, rank] / np.where(last > 0, last, 1)
+    two = np.sort(values.ravel())[-2:]
+    return Spectrum(
+        num_blocks=len(values),
+        participation=float((top**2).sum() ** 2 / (top**4).sum()),
+        sigma_1=float(top.max()),
+        median_ratio=float(np.median(ratios)),
+        max_ratio=float(ratios.max()),
+        share_of_ties=float((ratios > 0.999).mean()),
+        global_ratio=float(two[0] / two[1]),
+    )
+
+
+_margins = jax.jit(loops.comparator_margins)
+_touched = jax.jit(lambda blocks: (blocks != 0).any(axis=(1, 2)))
+
+
+def run_certificate(
+    traces: Sequence[Any],
+    orders: Sequence[jax.Array],
+    corpus: loops.Stream,
+    params: Any,
+    ended: Conjugate,
+    *,
+    variant: str,
+    rank: int = 1,
+    step_size: float = 1.0,
+    is_best_multiple: bool = False,
+) -> RunCertificate:
+    """Certify a whole run against a fixed model.
+
+    Args:
+      traces: of each pass, with `predicted` recorded.
+      orders: of each pass, the sentence of each round (`loops.pass_order`).
+      corpus: that the run was on.
+      params: U.
+      ended: from `conjugate` of the last state.
+      variant: of the learner, ``"sp"`` for the perceptron.
+      rank: of the learner's blocks.
+      step_size: C.
+      is_best_multiple: take the multiple of U that makes the bound on the learner's
+        loss least: the best in hindsight along U.
+    """
+    if any(trace.predicted is None for trace in traces):
+        raise InputError(
+            "A certificate needs what the run predicted: build the learner with "
+            "record=('predicted',)."
+        )
+    is_mistake = np.concatenate([trace.is_mistake for trace in traces])
+    margin = _on_mistakes([trace.margin for trace in traces], is_mistake)
+    found = [
+        _margins(params, corpus, order, trace.predicted)
+        for order, trace in zip(orders, traces, strict=True)
+    ]
+    comparator_margin = _on_mistakes(found, is_mistake)
+    penalty = float(
+        comparator.penalty(params, corpus.space, variant=variant, rank=rank)
+    )
+    if is_best_multiple:
+        size = best_multiple(comparator_margin[is_mistake], penalty, step_size)
+        comparator_margin, penalty = size * comparator_margin, size**2 * penalty
+    losses = np.where(is_mistake, np.maximum(1 - comparator_margin, 0), 0)
+    with jax.enable_x64(True):
+        certified = theory.regret_certificate(
+            jnp.asarray(margin),
+            jnp.asarray(is_mistake),
+            step_size=step_size,
+            conjugate=jnp.asarray(ended.value),
+            comparator_losses=jnp.asarray(losses),
+            comparator_penalty=jnp.asarray(penalty),
+        )
+        num_mistakes = int(is_mistake.sum())
+        best = theory.best_step_size(
+            jnp.asarray(float(num_mistakes)),
+            jnp.asarray(ended.value / step_size**2),
+        )
+    best_step = float(best.step_size)
+    return RunCertificate(
+        num_rounds=len(is_mistake),
+        num_mistakes=num_mistakes,
+        step_size=step_size,
+        loss=float(np.where(is_mistake, np.maximum(1 - margin, 0), 0).sum()),
+        comparator_loss=float(losses.sum()),
+        comparator_penalty=penalty,
+        conjugate=ended.value,
+        regret=float(certified.observed),
+        certificate=float(certified.bound),
+        slack=float(certified.slack),
+        holds=bool(certified.holds),
+        linear_regret=float((comparator_margin - margin).sum()),
+        dual_objective=step_size * num_mistakes - ended.value,
+        best_step_size=best_step,
+        best_dual_objective=float(best.dual_objective),
+        best_dual_bound=penalty + best_step * float(losses.sum()),
+        spectrum=ended.spectrum,
+    )
+
+
+def _on_mistakes(parts: Sequence[Any], is_mistake: np.ndarray) -> np.ndarray:
+    values = np.concatenate([np.asarray(part, np.float64) for part in parts])
+    return np.where(is_mistake, values, 0)
+
+
+def best_multiple(margins: np.ndarray, penalty: float, step_size: float) -> float:
+    r"""Return the c that makes :math:`\sum_t[1 - cm_t]_+ + c^2F^{**}(U)/C` least.
+
+    A convex function of c, piecewise quadratic: the sign of its slope between two
+    breaks :math:`1/m_t` decides.
+
+    Args:
+      margins: (num_mistakes,) :math:`m_t = \langle U, \Delta\Phi^t\rangle`.
+      penalty: :math:`F^{**}(U)`.
+      step_size: C.
+    """
+    if penalty <= 0:
+        return 0.0
+    curvature = 2 * penalty / step_size
+
+    def slope(size: float) -> float:
+        return curvature * size - float(margins[size * margins < 1].sum())
+
+    low, high = 0.0, max(float(np.abs(margins).sum()) / curvature, 1e-300)
+    for _ in range(200):  # bisection: halves the interval each time
+        middle = (low + high) / 2
+        low, high = (middle, high) if slope(middle) < 0 else (low, middle)
+    return high

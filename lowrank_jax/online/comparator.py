@@ -1,0 +1,133 @@
+r"""A fixed model U beside a run: what regret is measured against.
+
+The regret of a run (errata of BOL-N3) sets its losses against those of one U on the
+same rounds, :math:`[1 - \langle U, \Delta\Phi^t\rangle]_+`. All that is needed of a
+round is what the learner predicted: :math:`\Delta\Phi^t` is zero but at the few
+positions where the label pairs differ, so that U is read there alone.
+"""
+
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from lowrank_jax.checks import InputError
+from lowrank_jax.models import bilinear, linear
+from lowrank_jax.online import mistakes
+from lowrank_jax.types import Sentence, Space
+
+__all__ = ["margin", "model_of", "penalty"]
+
+
+class _Parts(NamedTuple):
+    """Sizes of U: of its weights on labels, and of its first-order blocks."""
+
+    squares: jax.Array  # ()  ||w||^2, transitions included
+    blocks: jax.Array  # (K + 1,)  a norm of each block
+
+
+def model_of(params: Any) -> ModuleType:
+    """Return the model whose parameters these are: `linear` or `bilinear`."""
+    return linear if isinstance(params, linear.Params) else bilinear
+
+
+def margin(params: Any, example: Sentence, predicted: jax.Array) -> jax.Array:
+    r"""Return :math:`\langle U, \Delta\Phi^t\rangle` of one round; pure.
+
+    Args:
+      params: U, of `models.linear` or `models.bilinear`.
+      example: the round's sentence.
+      predicted: (window,) int32, what the learner predicted.
+    """
+    model = model_of(params)
+    differences = mistakes.find(example, predicted)
+
+    def one(n: jax.Array, total: jax.Array) -> jax.Array:
+        here = mistakes.position(example, differences, n)
+        found = model.positions(params, here.ids[None], example.space)
+        scores = model.with_transitions(params, *found)
+        first = here._replace(place=jnp.zeros_like(here.place))
+        return total + mistakes.score_gap(scores, first)
+
+    dtype = jax.tree.leaves(params)[0].dtype
+    count = differences.num_positions
+    return lax.fori_loop(jnp.zeros_like(count), count, one, jnp.zeros((), dtype))
+
+
+def penalty(params: Any, space: Space, *, variant: str, rank: int = 1) -> jax.Array:
+    r"""Return :math:`F^{**}(U)` of the mirror map that a learner uses; pure.
+
+    Half a sum of squares: :math:`\|w\|^2` of the weights on labels, and of the blocks
+
+    ===========  ==================================================================
+    ``"sp"``     :math:`\sum_k\|U_k\|_F^2`
+    ``"block"``  :math:`\sum_k\|U_k\|^2`, spectral r-support norm (DR-B6, DR-B5):
+                 :math:`\|U_k\|_F` where :math:`U_k` has rank r or less, the trace
+                 norm for any :math:`U_k` if r = 1
+    ``"paper"``  :math:`(\sum_k\|U_k\|_{s(1)})^2`, and for ``"exact"`` (BOL-N4)
+    ===========  ==================================================================
+
+    Args:
+      params: U.
+      space: sizes.
+      variant: of the learner. Static.
+      rank: r of ``"block"``. Static.
+    """
+    if variant == "sp":
+        parts = _parts(params, space, "frobenius")
+        return (parts.squares + (parts.blocks**2).sum()) / 2
+    if variant != "block":
+        parts = _parts(params, space, "trace")
+        return (parts.squares + parts.blocks.sum() ** 2) / 2
+    own_rank = _rank(params, space)
+    if rank > 1 and own_rank > rank:
+        raise InputError(
+            f"The comparator's blocks have rank {own_rank} where the learner has "
+            f"rank={rank}: take one of rank {rank} or less, or a learner of rank 1."
+        )
+    parts = _parts(params, space, "frobenius" if own_rank <= rank else "trace")
+    return (parts.squares + (parts.blocks**2).sum()) / 2
+
+
+def _rank(params: Any, space: Space) -> int:
+    if isinstance(params, linear.Params):
+        return 1 if params.first is None else min(params.first.shape[1:])
+    return bilinear.rank_of(params.table, space.num_labels)
+
+
+def _parts(params: Any, space: Space, norm: str) -> _Parts:
+    if isinstance(params, linear.Params):
+        squares = [
+            (part * part).sum()
+            for part in (params.zero, params.transitions)
+            if part is not None
+        ]
+        dtype = jax.tree.leaves(params)[0].dtype
+        total = sum(squares, start=jnp.zeros((), dtype))
+        if params.first is None:
+            return _Parts(total, jnp.zeros((1,), dtype))
+        return _Parts(total, _block_norms(params.first, norm))
+    rows = bilinear.split(params.table, space.num_labels)
+    total = (rows.zero**2).sum()
+    if params.transitions is not None:
+        total = total + (params.transitions**2).sum()
+    # The norms of sum_j alpha_j beta_j^T from the two small Gram matrices (r, r).
+    left = jnp.einsum("kis,kjs->kij", rows.left, rows.left)
+    right = jnp.einsum("kis,kjs->kij", rows.right, rows.right)
+    scale = jnp.abs(params.scale)
+    if norm == "frobenius" or left.shape[1] == 1:
+        return _Parts(total, scale * jnp.sqrt((left * right).sum((1, 2))))
+    blocks = jnp.einsum("kjs,kjt->kst", rows.left, rows.right)
+    return _Parts(total, scale * _block_norms(blocks, norm))
+
+
+def _block_norms(blocks: jax.Array, norm: str) -> jax.Array:
+    if norm == "frobenius":
+        return jnp.sqrt((blocks * blocks).sum((1, 2)))
+    return lax.map(
+        lambda block: jnp.linalg.svd(block, compute_uv=False).sum(),
+        blocks,
+        batch_size=4096,
+    )
