@@ -37,6 +37,11 @@ EXPERIMENTS = {
         "BOL Figure 3: chunking, F1 against the share of training data",
         "CoNLL-2000, the paper's own data",
     ),
+    "bol-regret": Experiment(
+        "lowrank_jax.reproduce.bol_regret",
+        "BOL Propositions 3 to 5: regret, its certificate and its bounds by rounds",
+        "dense matrices drawn here; CoNLL-2000, the paper's own data",
+    ),
     "sblr-table1": Experiment(
         "lowrank_jax.reproduce.sblr_table1",
         "SBLR Table 1: seconds of Algorithms 1 and 2 on growing matrices",
