@@ -54,8 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     from lowrank_jax.reproduce import EXPERIMENTS
 
     if arguments.list:
-        for name, experiment in EXPERIMENTS.items():
-            print(f"{name}\n  {experiment.title}\n  {experiment.data}")
+        print(listing())
         return 0
     if arguments.id not in EXPERIMENTS:
         known = ", ".join(EXPERIMENTS)
@@ -91,6 +90,23 @@ def run(arguments: argparse.Namespace) -> int:
     module.plot(result, place.with_suffix(".png"))
     print(f"wrote {place}.json, {place}.md and {place}.png")
     return 0
+
+
+def listing() -> str:
+    """Name every table and figure of the papers with its status."""
+    from lowrank_jax.reproduce import EXPERIMENTS, NOT_RUN
+
+    lines = []
+    for name, experiment in EXPERIMENTS.items():
+        lines += [
+            f"{name}",
+            f"  {experiment.title}",
+            f"  reproduced on {experiment.status}: {experiment.data}",
+        ]
+    lines += ["", "not possible here"]
+    for absent in NOT_RUN:
+        lines += [f"  {absent.title}", f"    {absent.why}"]
+    return "\n".join(lines)
 
 
 def table(result: dict[str, Any]) -> str:

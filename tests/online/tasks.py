@@ -6,15 +6,23 @@ from lowrank_jax.data import bilinear_task
 from lowrank_jax.types import Sequences, Space
 
 
-def random_task(orders, *, has_transitions=False, seed=0, shared=False):
+def random_task(
+    orders,
+    *,
+    has_transitions=False,
+    seed=0,
+    shared=False,
+    num_sentences=14,
+    max_length=8,
+):
     """Random ids and labels: nothing to learn, so mistakes never end.
 
     Features repeat within a sentence; some ids mean "not a feature"; with `shared`
     two columns may hold the same feature.
     """
     rng = np.random.default_rng(seed)
-    num_features, num_labels, num_sentences = 12, 3, 14
-    lengths = rng.integers(1, 9, num_sentences)
+    num_features, num_labels = 12, 3
+    lengths = rng.integers(1, max_length + 1, num_sentences)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     columns = len(orders)
     ids = rng.integers(0, num_features, (offsets[-1], columns))
