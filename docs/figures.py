@@ -1,7 +1,9 @@
-"""Write the measured figures into the README from the files in docs/results.
+"""Write what was measured from the files in docs/results.
 
-python docs/figures.py          # rewrite the section
-python docs/figures.py --check  # status 1 if it is not what the files say
+All of it goes to docs/measured.md, a table of ours beside the peers into the README.
+
+python docs/figures.py          # rewrite both
+python docs/figures.py --check  # status 1 if they are not what the files say
 """
 
 import importlib
@@ -9,7 +11,8 @@ import json
 import pathlib
 import sys
 
-from lowrank_jax.reproduce import EXPERIMENTS
+from lowrank_jax.cli.reproduce import table as plain_table
+from lowrank_jax.reproduce import EXPERIMENTS, NOT_RUN
 
 ROOT = pathlib.Path(__file__).parent.parent
 RESULTS = ROOT / "docs" / "results"
@@ -119,7 +122,7 @@ def experiment(name: str) -> str:
     return (
         f"### {EXPERIMENTS[name].title}\n\n"
         f"`{result['command']}`." + (f" {note}" if note else "") + "\n\n"
-    ) + module.table(result)
+    ) + getattr(module, "table", plain_table)(result)
 
 
 def matrix_speed() -> str:
@@ -153,29 +156,231 @@ def matrix_speed() -> str:
     )
 
 
-def section() -> str:
-    parts = [chunking(), speed(), segmentation()]
-    parts += [
-        experiment(name)
-        for name in EXPERIMENTS
-        if name.startswith("sblr-") and (RESULTS / f"{name}.json").exists()
+def tensor_speed() -> str:
+    result = load("bench-tm")
+    rows = [
+        [row["learner"], f"{row['num_features']:,}", f"{row['microseconds']:.0f}"]
+        for row in result["by_num_features"]
     ]
-    if (RESULTS / "bench-sblr.json").exists():
-        parts.append(matrix_speed())
-    return "## Measured\n\n" + "\n".join(parts)
+    return (
+        "### Speed of Tensor-MIRA\n\n"
+        f"Lists of {result['num_candidates']} candidates with {result['num_active']} "
+        f"active features, {result['num_cores']} cores, one run, compilation apart. "
+        "`lowrank-jax bench tm`. Time an example of T-MIRA at the largest number of "
+        f"features over the smallest: {result['T-MIRA largest over smallest V']:.2f} "
+        f"(MIRA: {result['MIRA largest over smallest V']:.2f}).\n\n"
+        + table(["learner", "features", "microseconds an example"], rows)
+    )
+
+
+def word_speed() -> str:
+    result = load("bench-smm")
+    seconds = result["threshold_seconds"]
+    tagging = result["tagging"]
+    rows = [[name, f"{value * 1000:.0f} ms"] for name, value in seconds.items()]
+    speeds = [
+        [name, f"{tagging[name]:,.0f}"]
+        for name in ("smm", "smm from strings", "CRFsuite", "CRFsuite from strings")
+    ]
+    return (
+        "### Speed of FOBOS and of tagging words\n\n"
+        f"NETtalk, {result['num_words']:,} words, rank {result['rank']}. "
+        "`lowrank-jax bench smm`. An iteration takes "
+        f"{result['seconds_per_iteration']:.2f} s, of which decoding "
+        f"{result['decoding_seconds']:.2f} s. Accuracy {tagging['smm_accuracy']:.1f} % "
+        f"beside {tagging['CRFsuite_accuracy']:.1f} % of CRFsuite with its own "
+        "features.\n\n"
+        + table(["singular-value thresholding", "time"], rows)
+        + "\n"
+        + table(["tagging", "words a second"], speeds)
+    )
+
+
+def statements() -> str:
+    result = load("verify")
+    rows = [
+        [
+            f"{row['id']}" + (f" ({row['form']})" if row["form"] else ""),
+            row["statement"].replace("|", "\\|"),
+            row["status"],
+            f"{row['trials']:,}",
+            f"{row['worst_slack']:.1e}",
+        ]
+        for row in result["statements"]
+    ]
+    return (
+        "### Every statement\n\n`lowrank-jax verify`: "
+        f"{len(rows)} forms of statements, "
+        f"{sum(row['trials'] for row in result['statements']):,} trials in "
+        f"{result['seconds']:.0f} s. A printed form that fails is the paper's own, and "
+        "must fail.\n\n"
+        + table(["id", "statement", "status", "trials", "least slack (relative)"], rows)
+    )
+
+
+def certificate_cost() -> str:
+    result = load("bench-certify")
+    return (
+        "### Cost of a certificate\n\n"
+        f"CoNLL-2000, {result['passes']} passes of BOL block, `lowrank-jax bench "
+        f"certify`: {result['plain_seconds']:.1f} s without, "
+        f"{result['certified_seconds']:.1f} s with its predictions recorded, and "
+        f"{result['certificate_seconds']:.1f} s for the certificate at the end: "
+        f"{100 * result['share']:.0f} % more. Median of {result['repeats']} runs; "
+        "compilation apart.\n"
+    )
+
+
+def has(name: str) -> bool:
+    return (RESULTS / f"{name}.json").exists()
+
+
+def measured() -> str:
+    """Write the whole of docs/measured.md."""
+    parts = [
+        "# Measured\n\nEvery figure is made by a command of this repository from the "
+        "files in `docs/results`; `python docs/figures.py` writes this page.\n",
+        "## BOL\n",
+        chunking(),
+        speed(),
+        segmentation(),
+    ]
+    parts += [experiment(name) for name in ("bol-fig1", "bol-regret") if has(name)]
+    if has("bench-certify"):
+        parts.append(certificate_cost())
+    for paper, bench, write in (
+        ("sblr", "bench-sblr", matrix_speed),
+        ("smm", "bench-smm", word_speed),
+        ("tm", "bench-tm", tensor_speed),
+    ):
+        parts.append(f"## {paper.upper()}\n")
+        names = [name for name in EXPERIMENTS if name.startswith(f"{paper}-")]
+        parts += [experiment(name) for name in names if has(name)]
+        if has(bench):
+            parts.append(write())
+    if has("verify"):
+        parts += ["## Statements\n", statements()]
+    parts.append(status())
+    return "\n".join(parts)
+
+
+def status() -> str:
+    rows = []
+    for name, found in EXPERIMENTS.items():
+        kept = "not yet"
+        if has(name):
+            kept = f"{load(name).get('scale', 'full')} scale"
+        rows.append([f"`{name}`", found.title, f"{found.status}: {found.data}", kept])
+    rows += [["", absent.title, absent.why, "not possible here"] for absent in NOT_RUN]
+    return "## Tables and figures of the papers\n\n" + table(
+        ["`reproduce`", "table or figure", "data", "result kept here"], rows
+    )
+
+
+def summary() -> str:
+    """Write the README's table: ours beside the peers."""
+    chunks = {row["method"]: row for row in load("bol-fig3")["rows"]}
+    ours, theirs = (
+        "BOL block, dual averaging",
+        "CRFsuite averaged perceptron, 10 passes",
+    )
+    sequence, matrices = load("bench-sequence"), load("bench-sblr")
+    passes, decoding = sequence["seconds_per_pass"], sequence["decoding"]
+    sparse = {row["name"]: row for row in matrices["sparse"][0]["rows"]}
+    grid, words, lists = matrices["grid"], load("bench-smm"), load("bench-tm")
+    tagging = words["tagging"]
+    against = lists["against_numpy"]
+    peer, own = against["numpy_microseconds"], against["microseconds"]["T-MIRA"]
+    rows = [
+        [
+            "BOL",
+            "chunk F1, CoNLL-2000",
+            f"{chunks[ours]['f1']:.2f} ± {chunks[ours]['f1_std']:.2f}",
+            f"CRFsuite averaged perceptron {chunks[theirs]['f1']:.2f}",
+        ],
+        [
+            "",
+            "one training pass",
+            f"{passes['BOL block, first and 0-order']:.2f} s",
+            f"the same {passes['CRFsuite averaged perceptron']:.2f} s",
+        ],
+        [
+            "",
+            "decoding, first-order features",
+            f"{decoding['BOL block, first order, stream']:,.0f} tokens/s",
+            f"CRFsuite {decoding['CRFsuite']:,.0f} tokens/s",
+        ],
+        [
+            "SBLR",
+            f"cross-validation, {grid['num_fits']:,} fits",
+            f"{grid['fits_per_second']:.0f} fits/s",
+            f"scikit-learn saga {grid['peer_fits_per_second']:.1f} fits/s",
+        ],
+        [
+            "",
+            "sparse logistic regression, one fit",
+            f"{sparse['FISTA with restarts, float32']['seconds']:.2f} s",
+            f"liblinear {sparse['scikit-learn liblinear']['seconds']:.2f} s",
+        ],
+        [
+            "SMM",
+            "words tagged",
+            f"{tagging['smm']:,.0f}/s at {tagging['smm_accuracy']:.1f} %",
+            f"CRFsuite {tagging['CRFsuite']:,.0f}/s at "
+            f"{tagging['CRFsuite_accuracy']:.1f} %",
+        ],
+        [
+            "TM",
+            "reranking update, 1.33 M features",
+            f"{own:.0f} µs",
+            f"MIRA in NumPy {peer:.0f} µs",
+        ],
+    ]
+    text = "## Measured\n\n" + table(["system", "task", "ours", "peer"], rows)
+    text += (
+        "\nTwo cores, compilation apart. All tables, commands and what falls short of "
+        "the papers: [measured](docs/measured.md).\n"
+    )
+    if has("bol-regret"):
+        text += "\n" + regret_picture()
+    return text
+
+
+def regret_picture() -> str:
+    result = load("bol-regret")
+    lines = []
+    for task in result["tasks"]:
+        final = task["final"]
+        numbers = [
+            f"{name} {value:,.0f}" if value is not None else f"{name} infinite"
+            for name, value in final.items()
+        ]
+        lines.append(f"* {task['title']}: " + " ≤ ".join(numbers) + "\n")
+    return (
+        "![Regret, certificate and bounds along the rounds]"
+        "(docs/results/bol-regret.png)\n\n"
+        "Regret of a run, the certificate computed beside it (DR-B4), the tight bound "
+        "and the paper's, summed over all rounds "
+        f"(`{result['command']}`):\n\n" + "".join(lines)
+    )
 
 
 def main(arguments: list[str]) -> int:
-    readme = ROOT / "README.md"
-    text = readme.read_text()
-    before, rest = text.split(BEGIN)
+    readme, page = ROOT / "README.md", ROOT / "docs" / "measured.md"
+    before, rest = readme.read_text().split(BEGIN)
     after = rest.split(END)[1]
-    new = before + BEGIN + section() + END + after
+    wanted = {readme: before + BEGIN + summary() + END + after, page: measured()}
+    is_old = [
+        path
+        for path, text in wanted.items()
+        if not path.exists() or path.read_text() != text
+    ]
     if "--check" in arguments:
-        if new != text:
-            print("README.md differs from docs/results: run python docs/figures.py")
-        return int(new != text)
-    readme.write_text(new)
+        for path in is_old:
+            print(f"{path.name} differs from docs/results: run python docs/figures.py")
+        return int(bool(is_old))
+    for path in is_old:
+        path.write_text(wanted[path])
     return 0
 
 
