@@ -25,6 +25,7 @@ __all__ = [
     "GlobalCertificate",
     "assumptions",
     "balance_residual",
+    "fixed_sweep",
     "global_certificate",
     "observed_rate",
     "support_sweep",
@@ -32,6 +33,42 @@ __all__ = [
 ]
 
 Sweep = Callable[[jax.Array], jax.Array]
+
+
+def fixed_sweep(
+    params: Params,
+    labelled: Labelled,
+    left_penalty: Penalty,
+    right_penalty: Penalty,
+    *,
+    left_constant: float | jax.Array,
+    right_constant: float | jax.Array,
+) -> Params:
+    """Make one sweep with constants that are given (SBLR-Eq7).
+
+    Args:
+      params: where it begins.
+      labelled: the data.
+      left_penalty: r_1.
+      right_penalty: r_2.
+      left_constant: L_u.
+      right_constant: L_v.
+    """
+
+    def loss(params: Params) -> jax.Array:
+        scores = bilinear_logit.scores(params, labelled.x)
+        return logistic.loss(scores, labelled.targets, labelled.weights)
+
+    left, right, bias = params
+    in_left = 1 / jnp.asarray(left_constant, bias.dtype)
+    in_right = 1 / jnp.asarray(right_constant, bias.dtype)
+    slope = jax.grad(loss)(params)
+    left = left_penalty.prox(left - in_left * slope.left, in_left)  # Eq. (10)
+    bias = bias - in_left * slope.bias  # Eq. (9)
+    slope = jax.grad(loss)(Params(left, right, bias))
+    right = right_penalty.prox(right - in_right * slope.right, in_right)
+    bias = bias - in_right * slope.bias
+    return Params(left, right, bias)
 
 
 def support_sweep(
@@ -61,22 +98,17 @@ def support_sweep(
     is_free = np.array(flat != 0)
     is_free[flat.size - params.bias.size :] = True
     places = jnp.asarray(np.flatnonzero(is_free), jnp.int32)
-    in_left = 1 / jnp.asarray(left_constant, flat.dtype)
-    in_right = 1 / jnp.asarray(right_constant, flat.dtype)
-
-    def loss(params: Params) -> jax.Array:
-        scores = bilinear_logit.scores(params, labelled.x)
-        return logistic.loss(scores, labelled.targets, labelled.weights)
 
     def sweep(vector: jax.Array) -> jax.Array:
-        left, right, bias = restore(jnp.zeros_like(flat).at[places].set(vector))
-        slope = jax.grad(loss)(Params(left, right, bias))
-        left = left_penalty.prox(left - in_left * slope.left, in_left)  # Eq. (10)
-        bias = bias - in_left * slope.bias  # Eq. (9)
-        slope = jax.grad(loss)(Params(left, right, bias))
-        right = right_penalty.prox(right - in_right * slope.right, in_right)
-        bias = bias - in_right * slope.bias
-        return ravel_pytree(Params(left, right, bias))[0][places]
+        moved = fixed_sweep(
+            restore(jnp.zeros_like(flat).at[places].set(vector)),
+            labelled,
+            left_penalty,
+            right_penalty,
+            left_constant=left_constant,
+            right_constant=right_constant,
+        )
+        return ravel_pytree(moved)[0][places]
 
     return sweep, flat[places]
 

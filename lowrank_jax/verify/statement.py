@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import jax
 import numpy as np
 
-from lowrank_jax.theory.certificate import Certificate, ratio
+from lowrank_jax.theory.certificate import Certificate
 
 __all__ = ["Effort", "Found", "Result", "Statement", "run"]
 
@@ -132,6 +132,9 @@ def _numbers(certificate: Certificate) -> Iterator[np.ndarray]:
     size = np.where(np.isfinite(sides), sides, 0).max(0)
     shares = slack / np.where(size == 0, 1, size)
     yield np.where(np.isnan(shares), -np.inf, shares)
-    yield np.nan_to_num(np.ravel(ratio(certificate)), nan=np.inf)
+    with np.errstate(invalid="ignore", over="ignore"):  # as `theory.ratio`
+        quotients = observed / np.where(bound == 0, 1, bound)
+    ratios = np.where(bound == 0, np.sign(observed), quotients)
+    yield np.nan_to_num(ratios, nan=np.inf)
     yield is_met
     yield has_held

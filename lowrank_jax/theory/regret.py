@@ -1,0 +1,316 @@
+r"""Regret of online mirror descent, from the trace of a run (BOL-N3, P4, DR-B3, B4).
+
+For any conjugate :math:`F^*` and any :math:`W_{t-1}`, with
+:math:`B_t = F^*(\Theta_t) - F^*(\Theta_{t-1}) - C\langle W_{t-1}, \Delta\Phi^t\rangle`,
+
+.. math:: C \sum_t \langle U - W_{t-1}, \Delta\Phi^t\rangle
+   \le F^{**}(U) + \sum_t B_t \qquad\text{(DR-B4)}
+
+by Fenchel and Young and a telescoping sum; so the regret of the hinge losses against
+:math:`U` is at most the right side over :math:`C`, over the rounds with a mistake. The
+sum needs :math:`F^*(\Theta_N)` alone: a run whose per-round numbers come from a few
+power steps ends with the exact value and stays certified. If :math:`\sigma_1>\sigma_2`
+on every segment from :math:`\Theta_{t-1}` to :math:`\Theta_t`, then
+:math:`B_t \le \frac12 C^2\|\Delta\Phi^t\|_F^2/(1-\hat\sigma_2/\hat\sigma_1)` (DR-B2):
+the tight bound DR-B3. The paper has :math:`2l` in the place of :math:`\frac12`.
+
+All regrets and bounds are sums over rounds, not means. Rounds without a mistake have
+:math:`\Delta\Phi = 0` and count nothing (errata of BOL-N3).
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from lowrank_jax.theory import certificate
+from lowrank_jax.theory.certificate import Certificate
+
+__all__ = [
+    "AlongRounds",
+    "along_rounds",
+    "certificate_within_tight",
+    "curvature",
+    "later_losses",
+    "literal_regret",
+    "paper_bound",
+    "regret_certificate",
+    "segment_ratio",
+    "sharpened_paper_bound",
+    "tight_bound",
+    "tight_within_paper",
+    "within_certificate",
+]
+
+
+def regret_certificate(
+    margin: jax.Array,
+    is_mistake: jax.Array,
+    *,
+    step_size: float | jax.Array,
+    conjugate: jax.Array,
+    comparator_losses: jax.Array,
+    comparator_penalty: jax.Array,
+) -> Certificate:
+    r"""Compare the total regret with its certificate (DR-B4).
+
+    Args:
+      margin: (num_rounds,) :math:`\langle W_{t-1}, \Delta\Phi^t\rangle`.
+      is_mistake: (num_rounds,).
+      step_size: :math:`C`.
+      conjugate: :math:`F^*(\Theta_N)`, exact or too large.
+      comparator_losses: (num_rounds,) :math:`[1 - \langle U, \Delta\Phi^t\rangle]_+`.
+      comparator_penalty: :math:`F^{**}(U)`.
+
+    Returns:
+      Sums over rounds, not means: divide by the number of rounds or of mistakes.
+    """
+    losses = jnp.where(is_mistake, jax.nn.relu(1 - margin), 0)
+    others = jnp.where(is_mistake, comparator_losses, 0)
+    bregman = conjugate - step_size * jnp.where(is_mistake, margin, 0).sum()
+    bound = (comparator_penalty + bregman) / step_size
+    scale = losses.sum() + others.sum()
+    return certificate.at_most(losses.sum() - others.sum(), bound, scale=scale)
+
+
+class AlongRounds(NamedTuple):
+    """Regret against one U and its bounds, summed up to each round: (num_rounds,)."""
+
+    regret: jax.Array
+    certificate: jax.Array  # DR-B4
+    tight: jax.Array  # DR-B3; infinite from the first segment with a tie on
+    paper: jax.Array  # BOL-P4 as printed, with ||U||_F
+    scale: jax.Array  # size of the sums the regret is the difference of
+
+
+def along_rounds(
+    margin: jax.Array,
+    is_mistake: jax.Array,
+    *,
+    step_size: float | jax.Array,
+    conjugate: jax.Array,
+    comparator_losses: jax.Array,
+    comparator_penalty: float | jax.Array,
+    comparator_energy: float | jax.Array | None = None,
+    squared_norm: jax.Array | None = None,
+    ratio: jax.Array | None = None,
+    num_values: int | jax.Array = 1,
+) -> AlongRounds:
+    r"""Sum regret, certificate, tight bound and paper's bound up to each round.
+
+    Args:
+      margin: (num_rounds,) :math:`\langle W_{t-1}, \Delta\Phi^t\rangle`.
+      is_mistake: (num_rounds,).
+      step_size: :math:`C`.
+      conjugate: (num_rounds,) :math:`F^*(\Theta_t)`, exact or too large. One that is
+        too small (a few power steps) makes an estimate of the certificate.
+      comparator_losses: (num_rounds,) :math:`[1 - \langle U, \Delta\Phi^t\rangle]_+`.
+      comparator_penalty: :math:`F^{**}(U)`; for BOL half the squared trace norm.
+      comparator_energy: :math:`\frac12\|U\|_F^2`; None: as the penalty (rank 1).
+      squared_norm: (num_rounds,) :math:`\|\Delta\Phi^t\|_F^2`; None: the bounds that
+        need it are infinite.
+      ratio: (num_rounds,) largest :math:`\sigma_2/\sigma_1` on the segment, see
+        `segment_ratio`; 0 for the perceptron, and where `squared_norm` has been divided
+        by 1 - ratio block by block. None: the bounds that need it are infinite.
+      num_values: :math:`l = \min(m, n)`, for the paper's constant.
+    """
+    margin = jnp.asarray(margin)
+    dtype = margin.dtype
+    step = jnp.asarray(step_size, dtype)
+    penalty = jnp.asarray(comparator_penalty, dtype)
+    energy = penalty
+    if comparator_energy is not None:
+        energy = jnp.asarray(comparator_energy, dtype)
+
+    def total(values: jax.Array) -> jax.Array:
+        return jnp.cumsum(jnp.where(is_mistake, values.astype(dtype), 0))
+
+    losses, others = total(jax.nn.relu(1 - margin)), total(comparator_losses)
+    bregman = jnp.asarray(conjugate, dtype) - step * total(margin)  # DR-B4
+    spread = jnp.full_like(margin, jnp.inf)
+    if squared_norm is not None and ratio is not None:
+        spread = total(curvature(squared_norm, ratio)) * step
+    factor = 2 * jnp.asarray(num_values, dtype)
+    return AlongRounds(
+        regret=losses - others,
+        certificate=(penalty + bregman) / step,
+        tight=penalty / step + spread / 2,  # DR-B3
+        paper=energy / step + factor * spread,  # BOL-P4
+        scale=losses + others,
+    )
+
+
+def curvature(squared_norm: jax.Array, ratio: jax.Array) -> jax.Array:
+    r"""Return twice the bound on :math:`B_t` at C = 1 (DR-B2): infinite at a tie.
+
+    Args:
+      squared_norm: :math:`\|\Delta\Phi^t\|_F^2`.
+      ratio: largest :math:`\sigma_2/\sigma_1` on the segment.
+    """
+    gap = 1 - ratio
+    is_tied = gap <= 32 * jnp.finfo(gap.dtype).eps
+    value = squared_norm / jnp.where(is_tied, jnp.ones_like(gap), gap)
+    return jnp.where(is_tied & (squared_norm > 0), jnp.inf, value)
+
+
+def segment_ratio(
+    theta: jax.Array, push: jax.Array, *, num_cells: int = 6
+) -> jax.Array:
+    r"""Bound :math:`\sigma_2/\sigma_1` on the segment from Theta to Theta + push.
+
+    The bound is from above and exact up to the square of the cells' length: the ratio
+    plus 1 is :math:`\|\cdot\|_{k(2)}/\sigma_1`, both convex along the segment; in a
+    cell the chord lies above the one, two tangents below the other, and the quotient
+    of linear functions is largest at an end of a piece.
+
+    From :math:`\Theta = 0` the conjugate is quadratic along the segment and its
+    remainder :math:`\frac12\sigma_1(E)^2 \le \frac12\|E\|_F^2`: counted as ratio 0.
+
+    Args:
+      theta: (m, n).
+      push: (m, n).
+      num_cells: pieces of the segment. Static.
+
+    Returns:
+      In [0, 1]; 1 where a tie, or the zero matrix, cannot be ruled out.
+    """
+    if min(theta.shape) == 1:
+        return jnp.zeros((), theta.dtype)
+    dtype = theta.dtype
+    at = jnp.linspace(0, 1, num_cells + 1).astype(dtype)
+    points = theta[None] + at[:, None, None] * push[None]
+    u, sigma, vt = jnp.linalg.svd(points, full_matrices=False)
+    top, pair = sigma[:, 0], sigma[:, 0] + sigma[:, 1]
+    slope = jnp.einsum("im,mn,in->i", u[:, :, 0], push, vt[:, 0])
+    width = jnp.asarray(1 / num_cells, dtype)
+    left, right = slope[:-1], slope[1:]
+    # The two tangents to sigma_1 meet at this share of the cell.
+    fall = top[1:] - top[:-1] - right * width
+    bend = (left - right) * width
+    share = jnp.clip(fall / jnp.where(bend < 0, bend, -1), 0, 1)
+    lowest = jnp.maximum(
+        top[:-1] + share * width * left, top[1:] - (1 - share) * width * right
+    )
+    chord = (1 - share) * pair[:-1] + share * pair[1:]
+    over = jnp.concatenate([pair, chord])
+    under = jnp.concatenate([top, lowest])
+    # Below rounding nothing is known.
+    tiny = 16 * jnp.finfo(dtype).eps * top.max()
+    quotients = over / jnp.where(under > tiny, under, 1)
+    ratios = jnp.where(under > tiny, quotients - 1, 1)
+    is_start = (theta == 0).all()
+    largest = jnp.clip(ratios.max(), 0, 1)
+    return jnp.where(is_start | (push == 0).all(), jnp.zeros((), dtype), largest)
+
+
+def within_certificate(along: AlongRounds) -> Certificate:
+    """Compare regret and certificate after each round (DR-B4)."""
+    return certificate.at_most(along.regret, along.certificate, scale=along.scale)
+
+
+def certificate_within_tight(along: AlongRounds) -> Certificate:
+    """Compare certificate and tight bound after each round (DR-B2 summed)."""
+    is_met = jnp.isfinite(along.tight)
+    return certificate.at_most(along.certificate, along.tight, assumptions_met=is_met)
+
+
+def tight_bound(along: AlongRounds) -> Certificate:
+    """Compare regret and tight bound after each round (DR-B3)."""
+    is_met = jnp.isfinite(along.tight)
+    return certificate.at_most(
+        along.regret, along.tight, assumptions_met=is_met, scale=along.scale
+    )
+
+
+def tight_within_paper(
+    along: AlongRounds, *, is_rank_1: bool | jax.Array
+) -> Certificate:
+    """Compare tight bound and paper's bound, U of rank 1: there the norms agree."""
+    is_met = jnp.isfinite(along.tight) & is_rank_1
+    return certificate.at_most(along.tight, along.paper, assumptions_met=is_met)
+
+
+def paper_bound(along: AlongRounds) -> Certificate:
+    r"""Compare regret and the paper's bound after each round (BOL-P4 as printed).
+
+    The paper's proof uses :math:`F_1^{**}(U) = \frac12\|U\|_F^2`, true for U of rank 1
+    alone. The bound holds for every U all the same, by another way: Fenchel and Young
+    for :math:`\frac12\|\cdot\|_F^2` give
+
+    .. math:: C\sum_t\langle U - W_{t-1},\Delta\Phi^t\rangle \le \tfrac12\|U\|_F^2
+       + \tfrac12\|\Theta_N\|_F^2 - C\sum_t\langle W_{t-1},\Delta\Phi^t\rangle ;
+
+    :math:`\frac12\|\Theta_N\|_F^2 \le l\,F_1^*(\Theta_N)` and the margins are not
+    positive, so the last two terms are at most :math:`l\sum_t B_t`, and DR-B2 leaves
+    :math:`\frac l2` where the paper has :math:`2l`.
+    """
+    is_met = jnp.isfinite(along.paper)
+    return certificate.at_most(
+        along.regret, along.paper, assumptions_met=is_met, scale=along.scale
+    )
+
+
+def sharpened_paper_bound(
+    along: AlongRounds,
+    *,
+    step_size: float | jax.Array,
+    comparator_energy: float | jax.Array,
+) -> Certificate:
+    r"""Compare regret and BOL-P4 with l/2 in the place of 2l: any U, see `paper_bound`.
+
+    Args:
+      along: of `along_rounds` with the same `comparator_energy`.
+      step_size: :math:`C`.
+      comparator_energy: :math:`\frac12\|U\|_F^2`.
+    """
+    dtype = along.paper.dtype
+    energy = jnp.asarray(comparator_energy, dtype) / jnp.asarray(step_size, dtype)
+    is_met = jnp.isfinite(along.paper)
+    bound = energy + (jnp.where(is_met, along.paper, energy) - energy) / 4
+    return certificate.at_most(
+        along.regret, bound, assumptions_met=is_met, scale=along.scale
+    )
+
+
+def literal_regret(
+    losses: jax.Array,
+    is_mistake: jax.Array,
+    margin: jax.Array,
+    comparator_margin: jax.Array,
+) -> Certificate:
+    r"""Compare the regret over mistakes with the one over all rounds (BOL-N3).
+
+    Where :math:`\bar y^t = y^t`, :math:`\Delta\Phi^t = 0` and the literal hinge is 1
+    for learner and comparator alike: the two cancel.
+
+    Args:
+      losses: (num_rounds,) as the learner reports them, 0 without a mistake.
+      is_mistake: (num_rounds,).
+      margin: (num_rounds,) :math:`\langle W_{t-1}, \Delta\Phi^t\rangle`.
+      comparator_margin: (num_rounds,) :math:`\langle U, \Delta\Phi^t\rangle`.
+    """
+    literal, others = jax.nn.relu(1 - margin), jax.nn.relu(1 - comparator_margin)
+    # As an identity of sums of losses, where nothing cancels.
+    return certificate.equal(
+        losses.sum() + others.sum(),
+        literal.sum() + jnp.where(is_mistake, others, 0).sum(),
+    )
+
+
+def later_losses(
+    margin: jax.Array, margin_after: jax.Array, is_mistake: jax.Array
+) -> Certificate:
+    r"""Compare the losses of the printed index, L_t(W_t), with L_t(W_{t-1}) (BOL-N3).
+
+    The gradient of a convex function is monotone: :math:`\langle W_t - W_{t-1},
+    C\Delta\Phi^t\rangle \ge 0`. So the printed regret is the smaller, and every
+    bound holds for it too; but :math:`W_t` has seen round t.
+
+    Args:
+      margin: (num_rounds,) :math:`\langle W_{t-1}, \Delta\Phi^t\rangle`.
+      margin_after: (num_rounds,) :math:`\langle W_t, \Delta\Phi^t\rangle`.
+      is_mistake: (num_rounds,).
+    """
+    before, after = jax.nn.relu(1 - margin), jax.nn.relu(1 - margin_after)
+    scale = jnp.abs(margin) + jnp.abs(margin_after)
+    return certificate.at_most(after, before, assumptions_met=is_mistake, scale=scale)
