@@ -2,12 +2,22 @@
 
 import os
 import pathlib
+import shutil
+import tempfile
 
 # Tests compile hundreds of small programs and run each once: spare LLVM the effort.
 os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "")
     + " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 )
+
+# What one process has compiled the others need not, processes of the command line
+# included: all of a run share a folder, which goes when the run ends.
+_RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+_COMPILED = pathlib.Path(tempfile.gettempdir()) / f"lowrank-jax-tests-{_RUN}"
+os.environ["JAX_COMPILATION_CACHE_DIR"] = str(_COMPILED)
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
@@ -31,3 +41,17 @@ def corpus_path():
         return path
 
     return find
+
+
+def pytest_sessionfinish(session):
+    """Remove what was compiled: the last to leave is the process that came first."""
+    if not hasattr(session.config, "workerinput"):
+        run = getattr(session.config, "_lowrank_jax_run", _RUN)
+        folder = _COMPILED.with_name(f"lowrank-jax-tests-{run}")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    """Remember the name of the run that the workers were given (pytest-xdist)."""
+    node.config._lowrank_jax_run = node.workerinput["testrunuid"]

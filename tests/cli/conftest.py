@@ -6,10 +6,8 @@ import subprocess
 import sys
 from typing import NamedTuple
 
-import jax
 import numpy as np
 import pytest
-from jax.experimental.compilation_cache import compilation_cache
 
 from lowrank_jax import data
 from lowrank_jax.cli import main
@@ -19,26 +17,6 @@ class Done(NamedTuple):
     status: int
     out: str
     err: str
-
-
-@pytest.fixture(scope="package", autouse=True)
-def keep_compiled(tmp_path_factory):
-    """Keep compiled programs, here and in processes: most tests train the same one."""
-    names = {
-        "jax_compilation_cache_dir": str(tmp_path_factory.mktemp("compiled")),
-        "jax_persistent_cache_min_compile_time_secs": 0.0,
-        "jax_persistent_cache_min_entry_size_bytes": -1,
-    }
-    before = {name: getattr(jax.config, name) for name in names}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in names.items():
-            patch.setenv(name.upper(), str(value))
-            jax.config.update(name, value)
-        compilation_cache.reset_cache()
-        yield
-        for name, value in before.items():
-            jax.config.update(name, value)
-        compilation_cache.reset_cache()
 
 
 @pytest.fixture
@@ -126,7 +104,7 @@ def files(tmp_path_factory) -> Files:
 
 
 @pytest.fixture(scope="package")
-def chunker(keep_compiled, files, tmp_path_factory) -> pathlib.Path:
+def chunker(files, tmp_path_factory) -> pathlib.Path:
     """A model folder, trained in this process; do not change it."""
     folder = tmp_path_factory.mktemp("models") / "chunker"
     assert main(train_arguments("sp", files.train, folder)) == 0
@@ -134,7 +112,7 @@ def chunker(keep_compiled, files, tmp_path_factory) -> pathlib.Path:
 
 
 @pytest.fixture(scope="package")
-def segmenter(keep_compiled, files, tmp_path_factory) -> pathlib.Path:
+def segmenter(files, tmp_path_factory) -> pathlib.Path:
     """A segmentation model; do not change it."""
     folder = tmp_path_factory.mktemp("models") / "segmenter"
     arguments = train_arguments("sp", files.words, folder)

@@ -29,7 +29,7 @@ def train(spelled, model, *more, settings=SETTINGS):
 
 
 @pytest.fixture(scope="module")
-def speller(keep_compiled, spelled, tmp_path_factory):
+def speller(spelled, tmp_path_factory):
     """A model folder and its result; do not change them."""
     folder = tmp_path_factory.mktemp("smm")
     more = ("--test", spelled, "--json", folder / "r.json")
