@@ -3,13 +3,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint clean constraints
+.PHONY: demo test docs lint clean constraints
 
 demo: .venv/installed
 	$(BIN)/lowrank-jax demo --out demo-report
 
 test: lint
 	$(BIN)/pytest
+
+docs: .venv/installed
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
 lint: .venv/installed
 	$(BIN)/ruff check .
@@ -19,17 +22,17 @@ lint: .venv/installed
 .venv/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "lowrank_jax needs Python 3.11 or newer; $(PYTHON) is " + sys.version.split()[0] + ". Say make PYTHON=python3.12, for example.")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cli,test,bench,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[cli,test,bench,dev,docs]'
 	@touch $@
 
 # Renew the pinned versions from what pyproject.toml allows today.
 constraints:
 	rm -rf .venv
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --upgrade --editable '.[cli,test,bench,dev]'
+	$(BIN)/python -m pip install --quiet --upgrade --editable '.[cli,test,bench,dev,docs]'
 	{ echo "# Versions known to work together; renew with: make constraints"; \
 	  $(BIN)/python -m pip freeze --exclude-editable; } > constraints.txt
 	@touch .venv/installed
 
 clean:
-	rm -rf .venv demo-report .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv demo-report docs/_build docs/api .pytest_cache .mypy_cache .ruff_cache

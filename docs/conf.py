@@ -1,0 +1,53 @@
+"""Settings of the documentation: ``make docs`` builds it, warnings are errors.
+
+API pages and tables of results are made at build time by `site_pages`. Formulas are
+set by MathJax, which a browser fetches from its usual address; the build needs no net.
+"""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+
+import site_pages  # noqa: E402
+
+import lowrank_jax  # noqa: E402
+
+project = "lowrank_jax"
+author = "the authors of lowrank_jax"
+version = release = lowrank_jax.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.mathjax",
+]
+exclude_patterns = ["_build", "results/*.md"]
+source_suffix = {".md": "markdown"}
+root_doc = "index"
+
+html_theme = "furo"
+html_title = f"lowrank_jax {release}"
+html_copy_source = False
+smartquotes = False  # quotes as they are written, and a quicker build
+
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 3
+
+autodoc_typehints_format = "short"
+autodoc_use_type_comments = False
+napoleon_use_ivar = True
+python_maximum_signature_line_length = 88
+default_role = "py:obj"  # names in docstrings: a link where there is one, else code
+html_use_index = False
+html_domain_indices = False
+
+
+def setup(app):
+    """Connect what is made at build time."""
+    app.connect("builder-inited", lambda app: site_pages.write_api(app.srcdir))
+    app.connect("source-read", site_pages.fill)
+    app.connect("autodoc-process-docstring", site_pages.add_fields)
+    app.connect("doctree-read", site_pages.exact_names)
+    app.connect("autodoc-skip-member", site_pages.skip_fields)

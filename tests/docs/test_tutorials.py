@@ -1,0 +1,109 @@
+"""Pages with code run as written, and show what they say they show."""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
+
+
+def numbers(pattern, text):
+    """Return the numbers at the groups of a pattern that must be there once."""
+    (found,) = re.findall(pattern, text)
+    return [float(part) for part in ([found] if isinstance(found, str) else found)]
+
+
+def quickstart(text):
+    assert numbers(r"word F1 ([\d.]+)", text)[0] > 85
+    assert numbers(r"accuracy ([\d.]+)", text)[0] > 0.9
+
+
+def adding_a_learner(text):
+    found = re.findall(r"accuracy ([\d.]+)", text)
+    assert len(found) == 3 and min(map(float, found)) > 0.9
+
+
+def bol(text):
+    for name in ("perceptron", "BOL block"):
+        assert numbers(rf"{name} +word F1 +([\d.]+)", text)[0] > 80
+    regret, bound = numbers(r"regret ([-\d.]+), at most ([-\d.]+)", text)
+    assert regret <= bound
+    share = numbers(r"rank one in the perceptron's blocks: ([\d.]+)", text)[0]
+    assert 0.25 < share < 1
+
+
+def sblr(text):
+    (ours,) = numbers(r"bilinear: test accuracy ([\d.]+)", text)
+    (theirs,) = numbers(r"all entries: test accuracy ([\d.]+)", text)
+    assert ours > theirs
+    assert numbers(r"planted one: ([\d.]+)", text)[0] > 0.7
+    assert "a solution exists" in text and "say nothing about this run" in text
+    assert "stationary: True, so a global minimum: True" in text
+
+
+def smm(text):
+    plain, spectral = (
+        numbers(rf"{name} +([\d.]+) % of test letters right", text)[0]
+        for name in ("none", "nuclear")
+    )
+    assert spectral > plain
+    gaps = [float(gap) for gap in re.findall(r"gap ([\d.]+)", text)]
+    assert gaps == sorted(gaps, reverse=True) and gaps[-1] < 0.15
+    assert re.search(r"46 states: .* largest error of a score 0\.000", text)
+
+
+def tm(text):
+    paper, bcd = (
+        numbers(rf"{step} +quality ([\d.]+)", text)[0] for step in ("paper", "bcd")
+    )
+    assert bcd > paper
+    moved, rises = numbers(
+        r"bcd .* mistake: ([\d.]+) +sub-steps that raised the objective: ([\d.]+)",
+        text,
+    )
+    assert moved > 0.9 and rises == 0
+    planted, mira = (
+        numbers(rf"{name} +quality (?:of the chosen candidate )?([\d.]+)", text)[0]
+        for name in ("planted", "mira")
+    )
+    assert planted > mira
+
+
+PAGES = {
+    "quickstart.md": quickstart,
+    "adding-a-learner.md": adding_a_learner,
+    "tutorials/bol.md": bol,
+    "tutorials/sblr.md": sblr,
+    "tutorials/smm.md": smm,
+    "tutorials/tm.md": tm,
+}
+
+
+def blocks_of(page):
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+def test_no_page_with_code_is_left_out():
+    pages = [p for p in DOCS.rglob("*.md") if p.relative_to(DOCS).parts[0] != "api"]
+    with_code = {str(p.relative_to(DOCS)) for p in pages if blocks_of(p)}
+    assert with_code == set(PAGES)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_code_of_the_page_runs_as_written_and_shows_what_the_page_says(name, tmp_path):
+    blocks = blocks_of(DOCS / name)
+    assert max(len(line) for block in blocks for line in block.split("\n")) <= 88
+    script = tmp_path / "page.py"
+    script.write_text("\n\n".join(blocks))
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    PAGES[name](done.stdout)
