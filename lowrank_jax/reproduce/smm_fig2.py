@@ -1,6 +1,6 @@
 """SMM Figure 2: accuracy on development words against the strength, 2,000 words.
 
-Nuclear norm on three unfoldings of the trigram table, the Frobenius norm and half its
+Nuclear norm on one or both unfoldings of the trigram table, the Frobenius norm and half its
 square (errata SMM-B2), beside no regulariser. For each strength the step size c, the
 number of iterations and the iterate are chosen on the development words from lists
 that are the same for every method, the unregularised one included.
@@ -18,14 +18,13 @@ from lowrank_jax.reproduce.smm_words import Setting, interval, shown
 __all__ = ["plot", "run", "table"]
 
 STEP_SIZES = (0.05, 0.15, 0.5)
-CHECKPOINTS = (100, 200, 400)
+CHECKPOINTS = (100, 200)
 #: Name, regulariser, unfolding and strengths.
 PATHS = (
-    ("nuclear, last", "nuclear", "last", (2.0, 5.0, 10.0, 20.0, 40.0)),
-    ("nuclear, first", "nuclear", "first", (2.0, 5.0, 10.0, 20.0, 40.0)),
-    ("nuclear, both", "nuclear", "both", (2.0, 5.0, 10.0, 20.0, 40.0)),
-    ("Frobenius", "frobenius", "last", (3.0, 10.0, 30.0, 100.0, 300.0)),
-    ("squared Frobenius", "squared_frobenius", "last", (0.05, 0.15, 0.5, 1.5, 5.0)),
+    ("nuclear, last", "nuclear", "last", (2.0, 5.0, 10.0, 20.0)),
+    ("nuclear, both", "nuclear", "both", (2.0, 5.0, 10.0, 20.0)),
+    ("Frobenius", "frobenius", "last", (3.0, 10.0, 30.0, 100.0)),
+    ("squared Frobenius", "squared_frobenius", "last", (0.15, 0.5, 1.5, 5.0)),
 )
 UNREGULARISED = "unregularised"
 PAPER = {"spectral": 2.2, "L2": 1.1}  # points above unregularised, read off Figure 2
