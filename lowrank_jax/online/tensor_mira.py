@@ -69,6 +69,8 @@ class Info(NamedTuple):
     rises: jax.Array  # ()  share of sub-steps that raised TM-Eq3
     norm_product: jax.Array  # ()  product over d of ||w_h^d||^2, mean over h
     component_distance: jax.Array  # ()  in 0..1; 0 where all components are equal
+    sub_steps: jax.Array | None = None  # (num_sweeps, H, D, 3), if recorded: tau, and
+    #   TM-Eq3 before and after, against the candidate of the highest score
 
 
 class _Sweep(NamedTuple):
@@ -78,6 +80,7 @@ class _Sweep(NamedTuple):
     margin: jax.Array  # ()  <T, dPhi>
     objective: jax.Array  # ()  TM-Eq3
     total: jax.Array  # (4,)  sums of tau, clipped, moved, rises
+    seen: jax.Array | None  # (sub-steps, 3)  tau, objective before and after each
 
 
 class _Mended(NamedTuple):
@@ -86,6 +89,7 @@ class _Mended(NamedTuple):
     vectors: jax.Array  # (D, H, n)
     objectives: jax.Array  # (2,)  sums of TM-Eq3 before and after
     total: jax.Array  # (4,)
+    seen: jax.Array | None  # (sub-steps, 3), of the first constraint
 
 
 def learner(
@@ -100,6 +104,7 @@ def learner(
     oracle: str = "first",
     decoding: str = "plain",
     num_best: int = 1,
+    record: tuple[str, ...] = (),
     dtype: jnp.dtype = jnp.float32,
 ) -> Learner:
     r"""Build the pair ``(init, update)``; both are pure.
@@ -121,6 +126,8 @@ def learner(
       decoding: :math:`z_t` has the highest score (``"plain"``, as TM-Alg2) or the
         highest score plus cost (``"cost"``).
       num_best: candidates of a round to update against, one after the other. Static.
+      record: ``("sub_steps",)`` asks for tau and the objective (3) before and after of
+        every sub-step (h, d). Static.
       dtype: of the params.
     """
     checks.positive(max_step_size=max_step_size)
@@ -132,6 +139,8 @@ def learner(
     checks.choice(("quality", "one"), cost=cost)
     checks.choice(("first", "nearest"), oracle=oracle)
     checks.choice(("plain", "cost"), decoding=decoding)
+    for name in record:
+        checks.choice(("sub_steps",), record=name)
     num_components, order = shape.num_components, shape.order
 
     def init(key: jax.Array, example: Candidates) -> State:
@@ -191,21 +200,27 @@ def learner(
             scale = scale + limit * (jnp.abs(pair.cost) + jnp.abs(rest) + terms)
             has_moved = moved > unit * unit * (w @ w)
             marks = [tau, full > largest, has_moved, growth > unit * scale]
+            seen, objective = sweep.seen, sweep.objective + growth
+            if seen is not None:
+                seen = seen.at[j].set(jnp.stack([tau, sweep.objective, objective]))
             return _Sweep(
                 vectors=sweep.vectors.at[d, h].set(new),
                 margin=rest + new @ phi,
-                objective=sweep.objective + growth,
+                objective=objective,
                 total=sweep.total + jnp.stack([mark.astype(dtype) for mark in marks]),
+                seen=seen,
             )
 
         count = jnp.where(pair.is_mistake, num_substeps, 0).astype(jnp.int32)
         loss = jnp.where(pair.is_mistake, jax.nn.relu(pair.cost - pair.margin), 0)
-        begin = _Sweep(first, pair.margin, limit * loss, jnp.zeros((4,), dtype))
+        none = jnp.zeros((4,), dtype)
+        begin = _Sweep(first, pair.margin, limit * loss, none, done.seen)
         end = lax.fori_loop(jnp.zeros_like(count), count, substep, begin)
         return _Mended(
             vectors=end.vectors,
             objectives=done.objectives + jnp.stack([begin.objective, end.objective]),
             total=done.total + end.total,
+            seen=end.seen,
         )
 
     def update(state: State, example: Candidates) -> tuple[State, Info]:
@@ -215,7 +230,11 @@ def learner(
         pair, first = pairs[0], _stack(state.params)
         loss = jnp.where(pair.is_mistake, jax.nn.relu(pair.cost - pair.margin), 0)
         none = jnp.zeros((2,), dtype), jnp.zeros((4,), dtype)
-        end = mend(_Mended(first, *none), example, pair, limit)
+        seen = None
+        if "sub_steps" in record:
+            seen = jnp.zeros((num_substeps, 3), dtype)
+        end = mend(_Mended(first, *none, seen), example, pair, limit)
+        seen, end = end.seen, end._replace(seen=None)
         has_moved = pair.is_mistake
         if num_best > 1:
             rest = jax.tree.map(lambda *parts: jnp.stack(parts), *pairs[1:])
@@ -256,6 +275,11 @@ def learner(
             rises=mean[3],
             norm_product=norms.mean(),
             component_distance=jnp.sqrt(jax.nn.relu(1 - agreement)),
+            sub_steps=(
+                None
+                if seen is None
+                else seen.reshape(num_sweeps, num_components, order, 3)
+            ),
         )
         sums = state.sums
         if sums is not None:

@@ -22,7 +22,7 @@ RTOL = 1e-6  # rounding grows from round to round where steps are long
 SETTINGS = {
     "paper": dict(shape=Shape((3, 4), 2)),
     "exact": dict(shape=Shape((3, 4), 2), averaging="average", decoding="cost"),
-    "bcd": dict(shape=Shape((2, 3, 2), 2), num_sweeps=2),
+    "bcd": dict(shape=Shape((2, 3, 2), 2), num_sweeps=2, record=("sub_steps",)),
 }
 each_step = pytest.mark.parametrize("step", SETTINGS)
 
@@ -134,9 +134,13 @@ def twin(
     balance=True,
     decoding="plain",
     num_best=1,
+    seen=None,
     **_,
 ):
-    """Run all rounds with dense tensors; the params after each and the numbers."""
+    """Run all rounds with dense tensors; the params after each and the numbers.
+
+    `seen` is given tau and TM-Eq3 before and after each sub-step of each round.
+    """
     params = [np.array(w) for w in start]
     lists = task()
     qualities = np.split(lists.quality.astype(float), lists.list_offsets[1:-1])
@@ -148,6 +152,7 @@ def twin(
         scores = features @ dense(params).ravel(order="F")
         y = int(quality.argmax())
         chosen = ranked(scores, quality, y, decoding, num_best)
+        steps = np.zeros((num_sweeps, shape.num_components, shape.order, 3))
         taus, clips, rises, has_moved, begins, ends = [], [], [], False, 0.0, 0.0
         for k, z in enumerate(chosen):
             first = dense(params)
@@ -158,7 +163,7 @@ def twin(
             has_moved = True
             value = objective(first, first, shaped, cost, limit)
             begins += value
-            for _ in range(num_sweeps):
+            for sweep in range(num_sweeps):
                 for h, d in np.ndindex(shape.num_components, shape.order):
                     new, tau, clip = substep(
                         params, first, h, d, shaped, cost, limit, step
@@ -166,6 +171,8 @@ def twin(
                     params[d][h] = new
                     now = objective(dense(params), first, shaped, cost, limit)
                     rises.append(now > value + 1e-12 * (1 + value))
+                    if k == 0:
+                        steps[sweep, h, d] = tau, value, now
                     value = now
                     taus.append(tau)
                     clips.append(clip)
@@ -181,6 +188,8 @@ def twin(
                 params[d], params[0] = params[d] * sign, params[0] * sign
         for total, w in zip(sums, params, strict=True):
             total += w
+        if seen is not None:
+            seen.append(steps)
         mean = [np.sum(part) / num_substeps for part in (taus, clips, rises)]
         z = chosen[0]
         trace.append((y != z, quality[y] - quality[z], begins, ends, *mean))
@@ -194,7 +203,10 @@ def test_rounds_equal_those_on_dense_tensors(step):
     shape = settings["shape"]
     num_mistakes = 0
     for limit, (start, final, info) in zip(LIMITS, tensor_runs(step), strict=True):
-        after, trace = twin(start.params, limit, step, **settings)
+        seen = []
+        after, trace = twin(start.params, limit, step, seen=seen, **settings)
+        if settings.get("record"):
+            np.testing.assert_allclose(info.sub_steps, seen, rtol=RTOL, atol=1e-8)
         num_mistakes += trace[:, 0].sum()
         names = "is_mistake cost objective objective_after step_size clipped rises"
         for i, name in enumerate(names.split()):
