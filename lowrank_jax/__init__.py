@@ -24,6 +24,7 @@ _LAYERS = (
     "models",
     "nbest",
     "online",
+    "parallel",
     "reranker",
     "selection",
     "tagger",

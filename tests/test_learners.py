@@ -1,5 +1,6 @@
 """The contract every learner keeps: one set of tests visits them all."""
 
+import functools
 import inspect
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from lowrank_jax.batch import (
     latent_svm,
     smoothed,
     stochastic_fobos,
+    tied_fobos,
 )
 from lowrank_jax.data import dense_task, reranking_task, stream_lists
 from lowrank_jax.data.lists import candidates
@@ -142,6 +144,9 @@ CASES = {
         "strength",
         lattice_batches,
     ),
+    "tied_fobos": Case(
+        tied_fobos, {"ties": "exact", "max_prox_steps": 3}, "strength", lattices
+    ),
     "smoothed": Case(smoothed, {"first_curvature": 10.0}, "strength", lattices),
     "latent_svm": Case(latent_svm, {"num_inner_steps": 3}, "strength", latent_words),
     "bol_dense exact": Case(bol_dense, {}, "step_size", matrices),
@@ -231,34 +236,46 @@ def test_rounds_with_x64_off_are_traced_once_keep_dtypes_and_repeat_bit_for_bit(
             assert state.num_rounds == num_rounds
 
 
+@functools.lru_cache
+def update_by_value(name):
+    """Compile an update that takes the real hyper-parameter, in double precision."""
+    case = CASES[name]
+
+    def update(value, state, example):
+        learner = build(case, jnp.float64, **{case.hyperparameter: value})
+        return learner.update(state, example)
+
+    return update, jax.jit(update)
+
+
 @pytest.mark.parametrize("name", [n for n in CASES if not CASES[n].is_variant])
 def test_jit_equals_no_jit_in_double_precision(name):
     case = CASES[name]
-    learner, state, _, first = start(case, jnp.float64)
-    compiled = jax.jit(learner.update)(state, first)
+    _, state, _, first = start(case, jnp.float64)
+    plain_update, update = update_by_value(name)
+    value = jnp.array(0.5)
+    compiled = update(value, state, first)
     assert_kept(case, "float64", state, *compiled)
     with jax.disable_jit():
-        plain = learner.update(state, first)
+        plain = plain_update(value, state, first)
     chex.assert_trees_all_close(compiled, plain, rtol=1e-10, atol=1e-12)
 
 
 @each_case
 def test_vmap_over_a_hyperparameter_equals_single_runs(name):
-    case = CASES[name]
-    examples = case.examples(jnp.float64)
-    first = jax.tree.map(lambda part: part[0], examples)
-
-    def run(value):
-        learner = build(case, jnp.float64, **{case.hyperparameter: value})
-        state = learner.init(jax.random.key(0), first)
-        return jax.lax.scan(learner.update, state, examples)
-
+    _, state, examples, _ = start(CASES[name], jnp.float64)
+    plain_update, update = update_by_value(name)
+    many = jax.jit(jax.vmap(plain_update, in_axes=(0, 0, None)))
     values = jnp.array([0.5, 2.0])
-    together = jax.jit(jax.vmap(run))(values)
-    for i, value in enumerate(values):
-        alone = jax.jit(run)(value)
-        picked = jax.tree.map(lambda part, i=i: part[i], together)
-        chex.assert_trees_all_close(picked, alone, rtol=1e-8, atol=1e-8)
+    together = jax.tree.map(lambda part: jnp.stack([part] * 2), state)
+    alone = [state, state]
+    for k in range(jax.tree.leaves(examples)[0].shape[0]):
+        example = jax.tree.map(lambda part, k=k: part[k], examples)
+        together, infos = many(values, together, example)
+        for i, value in enumerate(values):
+            alone[i], info = update(value, alone[i], example)
+            picked = jax.tree.map(lambda part, i=i: part[i], (together, infos))
+            chex.assert_trees_all_close(picked, (alone[i], info), rtol=1e-8, atol=1e-8)
 
 
 @each_case

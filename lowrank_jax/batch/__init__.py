@@ -11,6 +11,7 @@ from lowrank_jax.batch import (
     spectral_moments,
     stochastic_fobos,
     streamed,
+    tied_fobos,
 )
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "spectral_moments",
     "stochastic_fobos",
     "streamed",
+    "tied_fobos",
 ]

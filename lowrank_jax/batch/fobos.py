@@ -35,7 +35,7 @@ from jax import lax
 from lowrank_jax import checks
 from lowrank_jax.batch.hinge import hinge
 from lowrank_jax.batch.spectral import (
-    REGULARISERS,
+    check_regulariser,
     lower_bound,
     proximal_step,
     warm_start,
@@ -63,7 +63,7 @@ class State(NamedTuple):
     cost_sum: jax.Array  # ()  of eta_s times the Hamming cost, since then
     weight_sum: jax.Array  # ()  of eta_s, since then
     lower_bound: jax.Array  # ()  the best so far (DR-M2)
-    right: hankel.Params  # right vectors, where the prox is truncated
+    right: hankel.Params  # right vectors or multipliers: see `spectral.Proximal`
     num_iterations: jax.Array  # () int32  t - 1
 
 
@@ -79,7 +79,7 @@ class Info(NamedTuple):
     best_objective: jax.Array  # ()
     lower_bound: jax.Array  # ()  on the optimum, best so far
     gap: jax.Array  # ()  (best objective - lower bound) / best objective
-    is_complete: jax.Array  # () bool: the truncated prox had room enough
+    is_complete: jax.Array  # () bool: the prox had room, or steps, enough
     converged: jax.Array  # () bool: the gap is within the tolerance
 
 
@@ -140,9 +140,12 @@ def learner(
       order: symbols in the longest factor, 1 to 3.
       lower_orders: ``"none"`` for :math:`F_k`, ``"stacked"`` or ``"separate"`` for
         :math:`F_{[k]}`; see `models.hankel.basis`.
-      unfolding: ``"last"``, ``"first"`` or ``"both"``; see there.
-      regulariser: ``"nuclear"``, ``"none"``, ``"frobenius"`` (the norm, as printed) or
-        ``"squared_frobenius"`` (half its square).
+      unfolding: ``"last"``, ``"first"`` or ``"both"``; see there. ``"both"`` learns
+        two tables, one unfolding penalised in each (the latent form: the penalty of
+        their sum is the infimal convolution of the two norms).
+      regulariser: ``"nuclear"``, ``"none"``, ``"frobenius"`` (the norm, as printed),
+        ``"squared_frobenius"`` (half its square) or ``"overlapped"``: the nuclear norms
+        of both unfoldings of *one* table of trigrams, added (DR-M3).
       strength: :math:`\tau`, zero or more. May be traced.
       block_strengths: factors of the strength, one a block of the basis; None for 1.
       step_size: :math:`c` of :math:`\eta_t = c/\sqrt t`, which may be traced; or any
@@ -159,7 +162,7 @@ def learner(
       dtype: of the matrices.
     """
     blocks = hankel.basis(order, lower_orders=lower_orders, unfolding=unfolding)
-    checks.choice(REGULARISERS, regulariser=regulariser)
+    check_regulariser(regulariser, blocks, svt)
     checks.choice(("sum", "mean"), reduction=reduction)
     checks.choice(("full", "svd", "truncated"), svt=svt)
     checks.non_negative(strength=strength, tolerance=tolerance)
@@ -190,7 +193,9 @@ def learner(
             cost_sum=zero,
             weight_sum=zero,
             lower_bound=zero,
-            right=warm_start(key, zeros, max_rank if svt == "truncated" else None),
+            right=warm_start(
+                key, zeros, max_rank if svt == "truncated" else None, regulariser
+            ),
             num_iterations=jnp.zeros((), jnp.int32),
         )
 

@@ -32,7 +32,7 @@ from jax import lax
 from lowrank_jax import checks
 from lowrank_jax.batch.hinge import hinge_loss, smoothed_hinge
 from lowrank_jax.batch.spectral import (
-    REGULARISERS,
+    check_regulariser,
     lower_bound,
     proximal_step,
     warm_start,
@@ -54,7 +54,7 @@ class State(NamedTuple):
     momentum: jax.Array  # ()  t_k
     curvature: jax.Array  # ()  L
     lower_bound: jax.Array  # ()  the best so far (DR-M2)
-    right: hankel.Params  # right vectors, where the prox is truncated
+    right: hankel.Params  # right vectors or multipliers: see `spectral.Proximal`
     num_iterations: jax.Array  # () int32
 
 
@@ -123,7 +123,7 @@ def learner(
       dtype: of the matrices.
     """
     blocks = hankel.basis(order, lower_orders=lower_orders, unfolding=unfolding)
-    checks.choice(REGULARISERS, regulariser=regulariser)
+    check_regulariser(regulariser, blocks, svt)
     checks.choice(("sum", "mean"), reduction=reduction)
     checks.choice(("full", "svd", "truncated"), svt=svt)
     checks.positive(smoothing=smoothing, first_curvature=first_curvature)
@@ -141,7 +141,9 @@ def learner(
             momentum=jnp.ones((), dtype),
             curvature=jnp.asarray(first_curvature, dtype),
             lower_bound=jnp.zeros((), dtype),
-            right=warm_start(key, zeros, max_rank if svt == "truncated" else None),
+            right=warm_start(
+                key, zeros, max_rank if svt == "truncated" else None, regulariser
+            ),
             num_iterations=jnp.zeros((), jnp.int32),
         )
 

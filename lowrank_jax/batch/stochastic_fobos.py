@@ -25,7 +25,7 @@ from jax import lax
 from lowrank_jax import checks
 from lowrank_jax.batch.fobos import inverse_root
 from lowrank_jax.batch.hinge import hinge
-from lowrank_jax.batch.spectral import REGULARISERS, proximal_step, warm_start
+from lowrank_jax.batch.spectral import check_regulariser, proximal_step, warm_start
 from lowrank_jax.data.bisymbols import Alphabet, Words
 from lowrank_jax.decode import lattice as lattices
 from lowrank_jax.decode.lattice import Lattice
@@ -44,7 +44,7 @@ class State(NamedTuple):
     rank: jax.Array  # () int32, there
     step_sum: jax.Array  # ()  sum of step sizes
     pending: jax.Array  # ()  sum of step sizes since the last thresholding
-    right: hankel.Params  # right vectors, where the prox is truncated
+    right: hankel.Params  # right vectors or multipliers: see `spectral.Proximal`
     num_rounds: jax.Array  # () int32
 
 
@@ -125,7 +125,7 @@ def learner(
       dtype: of the matrices.
     """
     blocks = hankel.basis(order, lower_orders=lower_orders, unfolding=unfolding)
-    checks.choice(REGULARISERS, regulariser=regulariser)
+    check_regulariser(regulariser, blocks, svt)
     checks.choice(("sum", "mean"), reduction=reduction)
     checks.choice(("full", "svd", "truncated"), svt=svt)
     checks.non_negative(strength=strength)
@@ -144,7 +144,9 @@ def learner(
             rank=jnp.zeros((), jnp.int32),
             step_sum=zero,
             pending=zero,
-            right=warm_start(key, zeros, max_rank if svt == "truncated" else None),
+            right=warm_start(
+                key, zeros, max_rank if svt == "truncated" else None, regulariser
+            ),
             num_rounds=jnp.zeros((), jnp.int32),
         )
 

@@ -1,6 +1,14 @@
 """Kernels under the models, the learners and the theory."""
 
-from lowrank_jax.linalg import max_tree, penalties, prox, svt, ties, total_variation
+from lowrank_jax.linalg import (
+    max_tree,
+    overlapped,
+    penalties,
+    prox,
+    svt,
+    ties,
+    total_variation,
+)
 from lowrank_jax.linalg.power_iteration import (
     Subspace,
     leading_subspace,
@@ -12,6 +20,7 @@ __all__ = [
     "leading_subspace",
     "max_tree",
     "orthonormalise",
+    "overlapped",
     "penalties",
     "prox",
     "svt",

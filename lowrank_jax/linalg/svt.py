@@ -21,7 +21,7 @@ import jax.numpy as jnp
 
 from lowrank_jax import checks
 
-__all__ = ["Thresholded", "svt", "truncated_svt"]
+__all__ = ["Thresholded", "singular_values", "svt", "truncated_svt"]
 
 
 class Thresholded(NamedTuple):
@@ -106,6 +106,15 @@ def truncated_svt(
     found = (left @ (turn * shrink[None, :])) @ right.T
     has_room = (values[-1] <= threshold) | (start.shape[1] >= min(matrix.shape))
     return _thresholded(found, shrink * values, right, has_room)
+
+
+def singular_values(matrix: jax.Array) -> jax.Array:
+    """Return the (min(m, n),) singular values, right to rounding even near 0.
+
+    A matrix much longer one way than the other is cut to a square by its QR factors.
+    """
+    tall = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.T
+    return jnp.linalg.svd(jnp.linalg.qr(tall, mode="r"), compute_uv=False)
 
 
 def _eigen(gram: jax.Array) -> tuple[jax.Array, jax.Array]:

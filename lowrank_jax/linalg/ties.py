@@ -19,6 +19,7 @@ is feasible in the dual, and its value there is a lower bound at no further cost
           - \tfrac12\|\bar\Lambda\|^2.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -40,6 +41,7 @@ class Tied(NamedTuple):
       lower_bound: () on its minimum; minus infinity for the projection.
       num_steps: () int32, of ADMM.
       converged: () bool, whether the tolerance was reached; False for the projection.
+      multiplier: (m, n) Lambda, the start of a similar problem; 0 for the projection.
     """
 
     matrix: jax.Array
@@ -47,6 +49,7 @@ class Tied(NamedTuple):
     lower_bound: jax.Array
     num_steps: jax.Array
     converged: jax.Array
+    multiplier: jax.Array
 
 
 def average_ties(
@@ -79,9 +82,10 @@ def tied_objective(
 
 def tied_prox(
     matrix: jax.Array,
-    groups: jax.Array,
+    groups: jax.Array | Callable,
     threshold: float | jax.Array,
     *,
+    start: jax.Array | None = None,
     method: str = "admm",
     num_groups: int | None = None,
     penalty: float | jax.Array = 1.0,
@@ -93,8 +97,10 @@ def tied_prox(
 
     Args:
       matrix: (m, n), Z.
-      groups: (m, n) int; entries of one number are tied, as `hankel.tie_groups` gives.
+      groups: (m, n) int; entries of one number are tied, as `hankel.tie_groups` gives;
+        or the function that replaces each entry of a matrix by the mean of its group.
       threshold: tau, zero or more. May be traced.
+      start: (m, n), the multiplier ADMM starts from; None for 0.
       method: ``"projection"`` or ``"admm"``.
       num_groups: static, more than the largest number; None takes ``m * n``.
       penalty: rho of ADMM, positive. May be traced.
@@ -109,25 +115,29 @@ def tied_prox(
     checks.whole(max_steps=max_steps)
     dtype = matrix.dtype
     tau = jnp.asarray(threshold, dtype)
+
+    def average(given: jax.Array) -> jax.Array:
+        if callable(groups):
+            return groups(given)
+        return average_ties(given, groups, num_groups)
+
     if method == "projection":
-        found = average_ties(
-            svt(matrix, tau, method=svt_method).matrix, groups, num_groups
-        )
+        found = average(svt(matrix, tau, method=svt_method).matrix)
         return Tied(
             found,
             tied_objective(found, matrix, tau),
             jnp.array(-jnp.inf, dtype),
             jnp.array(0, jnp.int32),
             jnp.array(False),
+            jnp.zeros_like(matrix),
         )
     rho = jnp.asarray(penalty, dtype)
-    mean = average_ties(matrix, groups, num_groups)
+    mean = average(matrix)
     limit = jnp.asarray(tolerance, dtype) * jnp.sqrt(jnp.vdot(matrix, matrix))
 
     def step(carry: tuple) -> tuple:
         _, y, u, num_steps, _ = carry
-        tied = average_ties(y - u, groups, num_groups)
-        x = (mean + rho * tied) / (1 + rho)
+        x = (mean + rho * average(y - u)) / (1 + rho)
         new = svt(x + u, tau / rho, method=svt_method).matrix
         u = u + x - new
         primal = jnp.sqrt(jnp.vdot(x - new, x - new))
@@ -137,19 +147,22 @@ def tied_prox(
     def goes_on(carry: tuple) -> jax.Array:
         return (carry[3] < max_steps) & ~carry[4]
 
-    start = (
+    multiplier = jnp.zeros_like(mean) if start is None else start
+    first = (
         mean,
-        mean,
-        jnp.zeros_like(mean),
+        mean - average(multiplier),  # where the Lagrangian is smallest
+        multiplier / rho,
         jnp.array(0, jnp.int32),
         jnp.array(False),
     )
-    x, _, u, num_steps, converged = lax.while_loop(goes_on, step, start)
-    multiplier = average_ties(rho * u, groups, num_groups)
+    x, _, u, num_steps, converged = lax.while_loop(goes_on, step, first)
+    x = average(x)  # once more: rounding may differ from one tied entry to another
+    multiplier = average(rho * u)
     half = jnp.asarray(0.5, dtype)
     bound = (
         half * jnp.vdot(mean - matrix, mean - matrix)
         + jnp.vdot(multiplier, mean)
         - half * jnp.vdot(multiplier, multiplier)
     )
-    return Tied(x, tied_objective(x, matrix, tau), bound, num_steps, converged)
+    objective = tied_objective(x, matrix, tau)
+    return Tied(x, objective, bound, num_steps, converged, rho * u)

@@ -1,8 +1,8 @@
 """SMM Figure 2: accuracy on development words against the strength, 2,000 words.
 
-Nuclear norm on one or both unfoldings of the trigram table, the Frobenius norm and half its
-square (errata SMM-B2), beside no regulariser. For each strength the step size c, the
-number of iterations and the iterate are chosen on the development words from lists
+Nuclear norm on one or both unfoldings of the trigram table, the Frobenius norm and half
+its square (errata SMM-B2), beside no regulariser. For each strength the step size c,
+the number of iterations and the iterate are chosen on the development words from lists
 that are the same for every method, the unregularised one included.
 """
 

@@ -4,15 +4,17 @@ import importlib
 
 from lowrank_jax.verify.statement import Statement
 
-__all__ = ["statements"]
+__all__ = ["PARTS", "part", "statements"]
 
-_MODULES = ("bol_geometry", "bol_regret", "sblr", "smm", "tm")
+#: Modules of this package that hold statements; each shares runs among its own.
+PARTS = ("bol_geometry", "bol_regret", "sblr", "smm", "tm")
+
+
+def part(name: str) -> tuple[Statement, ...]:
+    """Return the statements of one part."""
+    return importlib.import_module(f"lowrank_jax.verify.{name}").STATEMENTS
 
 
 def statements() -> tuple[Statement, ...]:
     """Return every statement that `verify` checks."""
-    found: list[Statement] = []
-    for name in _MODULES:
-        module = importlib.import_module(f"lowrank_jax.verify.{name}")
-        found.extend(module.STATEMENTS)
-    return tuple(found)
+    return tuple(statement for name in PARTS for statement in part(name))

@@ -33,7 +33,7 @@ def task():
     return alphabet, words, fobos.lay_out(alphabet, words)
 
 
-def loss_and_subgradient(table):
+def loss_and_subgradient(table, *, has_end=False):
     """Sum of hinges by enumeration; counts of best less true factors, (n, n, n)."""
     _, words, _ = task()
     total, counts, num_wrong = 0.0, np.zeros(table.shape), 0
@@ -42,8 +42,8 @@ def loss_and_subgradient(table):
         gold = tuple(words.gold[i, :length].tolist())
 
         def cells(path):
-            full = (0, 0, *path)
-            return [full[t : t + 3] for t in range(len(path))]
+            full = (0, 0, *path, 0) if has_end else (0, 0, *path)
+            return [full[t : t + 3] for t in range(len(full) - 2)]
 
         def value(path, gold=gold, cells=cells):
             wrong = sum(a != b for a, b in zip(path, gold, strict=True))

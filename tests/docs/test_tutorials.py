@@ -72,9 +72,14 @@ def tm(text):
     assert planted > mira
 
 
+def theory(out):
+    assert out.split() == "[ 1. -1.] [ True False]".split()
+
+
 PAGES = {
     "quickstart.md": quickstart,
     "adding-a-learner.md": adding_a_learner,
+    "theory.md": theory,
     "tutorials/bol.md": bol,
     "tutorials/sblr.md": sblr,
     "tutorials/smm.md": smm,

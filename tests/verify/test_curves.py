@@ -9,7 +9,14 @@ from lowrank_jax.verify.statement import Found, Statement
 
 @pytest.fixture(scope="module")
 def made():
-    return curves.compute(seed=0)
+    """Of learners and steps the most telling ones alone: each is a program more."""
+    return curves.Curves(
+        regret=curves.regrets(),
+        duals=curves.duals(names=("sp", "bol exact")),
+        descent=curves.descent(),
+        gap=curves.duality_gap(),
+        rounds=curves.tensor_rounds(steps=("paper", "bcd")),
+    )
 
 
 def test_regret_certificate_tight_and_paper_bound_are_a_chain(made):
@@ -24,7 +31,7 @@ def test_regret_certificate_tight_and_paper_bound_are_a_chain(made):
 
 
 def test_duals_of_sequence_runs(made):
-    assert list(made.duals) == ["sp", "bol block", "bol paper", "bol exact"]
+    assert set(made.duals) < set(curves.LEARNERS)
     for run_ in made.duals.values():
         assert all(part.shape == (400,) for part in run_)
         assert (np.diff(run_.mistakes) >= 0).all() and run_.mistakes[-1] > 50
@@ -37,7 +44,7 @@ def test_duals_of_sequence_runs(made):
     assert made.duals["sp"].dual[-1] < 0 < made.duals["sp"].best_dual[-1]
     in_use = {name: run_.blocks_in_use[-1] for name, run_ in made.duals.items()}
     np.testing.assert_allclose(in_use["bol exact"], 1)
-    assert in_use["bol block"] > 20 and in_use["sp"] > 20 and in_use["bol paper"] > 5
+    assert in_use["sp"] > 20
 
 
 def test_descent_at_the_predicted_rate(made):
@@ -61,7 +68,6 @@ def test_block_descent_never_raises_objective_3(made):
         step: (rounds.after > rounds.before * (1 + 1e-9)).mean()
         for step, rounds in made.rounds.items()
     }
-    assert list(rises) == ["paper", "exact", "bcd"]
     assert rises["bcd"] == 0 < rises["paper"]
     assert all(rounds.before.size > 50 for rounds in made.rounds.values())
 
@@ -78,6 +84,6 @@ def test_the_page_shows_table_and_plots(made):
     text = page.page(results, made, effort, 1.0)
     assert text.count("<svg") == text.count("</svg>") == 6
     assert "http" not in text and "<script" not in text and "#010203" not in text
-    assert "one &lt; two" in text and "A-1 printed" in text
-    assert '<td class="bad">FAILS in 1</td>' in text
-    assert '<td class="good">fails, as it should</td>' in text
+    assert "printed: one &lt; two" in text
+    assert '<td class="bad">proved, but FAILS in 1</td>' in text
+    assert '<td class="good">printed-form-fails</td>' in text

@@ -1,0 +1,73 @@
+"""Check the statements in several processes: most of the time goes into compiling."""
+
+import multiprocessing
+from collections.abc import Iterator
+from typing import Any
+
+from lowrank_jax.verify import catalogue
+from lowrank_jax.verify.statement import Effort, Result, run
+
+__all__ = ["results"]
+
+
+def results(
+    effort: Effort, *, num_workers: int, only: frozenset[str] | None = None
+) -> Iterator[Result]:
+    """Yield what was found of each statement, as it comes.
+
+    A worker takes whole parts of the catalogue, whose statements share runs and
+    compiled programs. A worker that dies raises `RuntimeError`.
+
+    Args:
+      effort: how hard.
+      num_workers: processes.
+      only: ids to check; None takes all.
+    """
+    context = multiprocessing.get_context("spawn")
+    parts, found = context.SimpleQueue(), context.Queue()
+    for name in catalogue.PARTS:
+        parts.put(name)
+    for _ in range(num_workers):
+        parts.put(None)
+    workers = [
+        context.Process(target=_work, args=(parts, found, effort, only), daemon=True)
+        for _ in range(num_workers)
+    ]
+    for worker in workers:
+        worker.start()
+    num_left = num_workers
+    try:
+        while num_left:
+            result = _next(found, workers)
+            if result is None:
+                num_left -= 1
+            else:
+                yield result
+    finally:
+        for worker in workers:
+            worker.terminate()
+            worker.join()
+
+
+def _next(found: Any, workers: list[Any]) -> Result | None:
+    """Wait for the next result, and notice a worker that died."""
+    import queue
+
+    while True:
+        try:
+            return found.get(timeout=5)
+        except queue.Empty:
+            for worker in workers:
+                if worker.exitcode not in (None, 0):
+                    raise RuntimeError(
+                        f"A process that checks statements ended with status "
+                        f"{worker.exitcode}."
+                    ) from None
+
+
+def _work(parts: Any, found: Any, effort: Effort, only: frozenset[str] | None) -> None:
+    while (name := parts.get()) is not None:
+        for statement in catalogue.part(name):
+            if only is None or statement.id in only:
+                found.put(run(statement, effort))
+    found.put(None)
