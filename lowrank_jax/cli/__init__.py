@@ -29,6 +29,7 @@ COMMANDS = (
     "fit",
     "predict",
     "rerank",
+    "verify",
     "datasets",
     "reproduce",
     "bench",
@@ -47,6 +48,7 @@ examples:
   lowrank-jax fit trials.npz --cv 5 --model eeg-model
   lowrank-jax predict eeg-model new-trials.npz --out predicted.csv
   lowrank-jax rerank train lists.jsonl --model reranker
+  lowrank-jax verify --quick --html statements.html
 
 lowrank-jax COMMAND --help tells more about each command.
 """

@@ -16,11 +16,14 @@ if TYPE_CHECKING:
 __all__ = [
     "FORMATS",
     "add_data_dir",
+    "check_file",
+    "check_json",
     "check_place",
     "find_data",
     "place_of_token",
     "read_corpus",
     "write_json",
+    "write_text",
 ]
 
 #: Formats of training files and the shipped template of each.
@@ -107,10 +110,19 @@ def check_place(path: str | os.PathLike[str]) -> None:
 
 def check_json(path: str | None) -> None:
     """Raise `InputError` unless `write_json` can write there."""
-    if path is None or path == "-":
-        return
+    if path is not None and path != "-":
+        check_file(path, "the JSON result")
+
+
+def check_file(path: str, content: str) -> None:
+    """Raise `InputError` unless `write_text` can write there.
+
+    Args:
+      path: of the file.
+      content: what it is to hold, for the message.
+    """
     if os.path.isdir(path):
-        raise InputError(f"{path} is a folder; name a file for the JSON result.")
+        raise InputError(f"{path} is a folder; name a file for {content}.")
     check_place(path)
 
 
@@ -122,6 +134,11 @@ def write_json(path: str | None, result: dict[str, Any]) -> None:
     if path == "-":
         sys.stdout.write(text)
         return
+    write_text(path, text)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a file atomically, and the folders above it."""
     from lowrank_jax.checkpoint import replace_file
 
     pathlib.Path(path).absolute().parent.mkdir(parents=True, exist_ok=True)

@@ -3,12 +3,12 @@
 Matplotlib is imported when a picture is drawn; `can_draw` tells whether it is there.
 """
 
-import importlib.util
-import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from lowrank_jax.report import can_draw, draw_png
 
 if TYPE_CHECKING:
     from lowrank_jax.classifier import Classifier, Fit, Path
@@ -20,11 +20,6 @@ _MAP = "RdBu"  # blue is positive, as in the bars
 _MOST_ROWS = 12  # patterns in one picture
 _MOST_IMAGES = 24
 _MOST_NAMES = 64  # named bars in one chart
-
-
-def can_draw() -> bool:
-    """Whether matplotlib is installed."""
-    return importlib.util.find_spec("matplotlib") is not None
 
 
 def patterns(model: "Classifier", *, is_image: bool = False) -> bytes:
@@ -107,7 +102,7 @@ def _draw_courses(model: "Classifier") -> bytes:
                 f"the first {len(shown)} of {len(every)} components", fontsize=9
             )
 
-    return _png(draw, (9.5, 2.5 * len(shown) + 0.1))
+    return draw_png(draw, (9.5, 2.5 * len(shown) + 0.1))
 
 
 def _draw_images(model: "Classifier") -> bytes:
@@ -158,7 +153,7 @@ def _draw_images(model: "Classifier") -> bytes:
             note += f" ({shown} of {num_classes} classes)"
         figure.suptitle(note, fontsize=9, color="#444444")
 
-    return _png(draw, (max(2.2 * num_columns, 4.6), tall * num_rows + 0.4))
+    return draw_png(draw, (max(2.2 * num_columns, 4.6), tall * num_rows + 0.4))
 
 
 def convergence(done: "Fit") -> bytes:
@@ -213,7 +208,7 @@ def convergence(done: "Fit") -> bytes:
         for axes in (stationarity, constants):
             axes.set_xlabel("iteration $k$")
 
-    return _png(draw, (8.4, 5.2))
+    return draw_png(draw, (8.4, 5.2))
 
 
 def path(
@@ -257,7 +252,7 @@ def path(
             + ("; dotted: chosen" if chosen > 0 else "")
         )
 
-    return _png(draw, (8.4, 8.4))
+    return draw_png(draw, (8.4, 8.4))
 
 
 def _draw_grid(
@@ -383,27 +378,3 @@ def _logarithmic(axes: Any) -> None:
     values = np.concatenate([np.ravel(line.get_ydata()) for line in axes.get_lines()])
     if (np.nan_to_num(values.astype(float)) > 0).any():
         axes.set_yscale("log")
-
-
-def _png(draw: Callable[[Any], None], size: tuple[float, float]) -> bytes:
-    """Return a picture of a size in inches, as PNG."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    look: dict[Any, Any] = {
-        "font.size": 9,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.grid": True,
-        "grid.color": "#e5e5e5",
-        "axes.axisbelow": True,
-        "legend.frameon": False,
-        "lines.linewidth": 1.6,
-    }
-    with matplotlib.rc_context(look):
-        # Figure by itself, not pyplot: no window system is touched.
-        figure = Figure(figsize=size, dpi=150, layout="constrained")
-        draw(figure)
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png")
-    return buffer.getvalue()

@@ -41,6 +41,7 @@ from lowrank_jax.data.segmentation import (
     read_segmentation,
     words_from_labels,
 )
+from lowrank_jax.data.spelling_task import spelling_task
 from lowrank_jax.data.synthetic import (
     BilinearTruth,
     DenseTruth,
@@ -96,6 +97,7 @@ __all__ = [
     "read_text",
     "reranking_task",
     "segmentation_task",
+    "spelling_task",
     "split_fraction",
     "stream_lists",
     "verify",

@@ -1,5 +1,7 @@
 """Small files and a trained model for the tests of the command line."""
 
+import contextlib
+import io
 import os
 import pathlib
 import subprocess
@@ -11,6 +13,9 @@ import pytest
 
 from lowrank_jax import data
 from lowrank_jax.cli import main
+from lowrank_jax.demo import bol
+from lowrank_jax.theory.regret import AlongRounds
+from lowrank_jax.verify import curves
 
 
 class Done(NamedTuple):
@@ -132,3 +137,42 @@ def listing(folder: pathlib.Path) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+class DemoReport(NamedTuple):
+    status: int
+    out: str
+    page: pathlib.Path
+    sequences: object
+
+
+@pytest.fixture(scope="package")
+def demo_report(tmp_path_factory) -> DemoReport:
+    """The demo in small, once; the runs behind its last plots are made up."""
+    folder = tmp_path_factory.mktemp("demo") / "new" / "folder"
+    kept, output = [], io.StringIO()
+
+    def keep(*given):
+        kept.append(run(*given))
+        return kept[0]
+
+    run = bol.run
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(output):
+        patch.setattr(bol, "run", keep)
+        patch.setattr(curves, "compute", made_up_curves)
+        status = main(["demo", "--small", "--out", str(folder)])
+    return DemoReport(status, output.getvalue(), folder / "report.html", kept[0])
+
+
+def made_up_curves() -> curves.Curves:
+    """Arrays such as `curves.compute` returns."""
+    up = np.linspace(1.0, 9.0, 50)
+    rounds = curves.Rounds(up, up[::-1])
+    duals = ("sp", "bol block", "bol paper", "bol exact")
+    return curves.Curves(
+        regret=AlongRounds(up, 2 * up, 3 * up, 4 * up, up),
+        duals={name: curves.Duals(up, up, up, up, up / 10, up) for name in duals},
+        descent=curves.Descent(1 / up, 0.1, 1 / up, 0.9),
+        gap=curves.Gap(1 + 1 / up, 1 + 1 / up, 1 - 1 / up),
+        rounds={step: rounds for step in ("paper", "exact", "bcd")},
+    )

@@ -1,4 +1,4 @@
-"""The runs behind ``lowrank-jax demo``: small, on made-up data, with certificates.
+"""Sequences: online bilinear learning beside the perceptron and MIRA, certified.
 
 The task is word segmentation from a Zipf lexicon (`data.segmentation_task`): CJK
 characters without meaning, words drawn at random. All learners see the same features,
@@ -6,7 +6,6 @@ each with weights on labels and on pairs of labels.
 """
 
 import functools
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,22 +13,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax import data, loops, metrics, theory
+from lowrank_jax import certify, data, loops, metrics
 from lowrank_jax.data.corpus import Corpus
-from lowrank_jax.decode import best_path
-from lowrank_jax.features import (
-    Encoder,
-    num_parameters,
-    read_template,
-    with_orders,
-)
+from lowrank_jax.demo import Size
+from lowrank_jax.features import Encoder, num_parameters, read_template, with_orders
 from lowrank_jax.models import bilinear, linear
-from lowrank_jax.online import bol, mira, mistakes, perceptron
-from lowrank_jax.types import Learner, Sentence
+from lowrank_jax.online import bol, comparator, mira, perceptron
+from lowrank_jax.theory.regret import AlongRounds, along_rounds
+from lowrank_jax.types import Learner
 
-__all__ = ["Demo", "Regret", "Result", "run_demo"]
+__all__ = ["Demo", "Regret", "Result", "run"]
 
-_NUM_PASSES = 8
 _SEED = 0
 
 
@@ -64,17 +58,17 @@ class Regret(NamedTuple):
 
     Attributes:
       name: of the learner.
-      loss: (num_rounds,) running sum of the learner's losses.
-      bound: (num_rounds,) what the certificate allows it to be.
-      comparator: (num_rounds,) running sum of the losses of a fixed model.
-      certificate: total regret, its bound and the slack.
+      along: regret and certificate up to each round, (num_rounds,).
+      loss: of the learner at the end.
+      comparator: loss of the fixed model on the same rounds.
+      best_step_size: the C that makes the dual largest, after the fact (DR-B8).
     """
 
     name: str
-    loss: np.ndarray
-    bound: np.ndarray
-    comparator: np.ndarray
-    certificate: theory.Certificate
+    along: AlongRounds
+    loss: float
+    comparator: float
+    best_step_size: float
 
 
 class Demo(NamedTuple):
@@ -88,7 +82,6 @@ class Demo(NamedTuple):
       regrets: of some of them.
       spectra: for some models, the share of the first-order blocks' squared entries
         that is of rank 1, 2, ..., (S,).
-      seconds: of everything.
     """
 
     train: Corpus
@@ -97,7 +90,6 @@ class Demo(NamedTuple):
     results: list[Result]
     regrets: list[Regret]
     spectra: dict[str, np.ndarray]
-    seconds: float
 
 
 class _Task(NamedTuple):
@@ -107,76 +99,16 @@ class _Task(NamedTuple):
     train: loops.Stream
     test_corpus: Corpus
     test: loops.Stream
+    num_passes: int
 
 
 class _Run(NamedTuple):
     """A finished run; `results` has one entry for each way to end it."""
 
     state: Any
-    trace: Any
+    traces: list[Any]  # of each pass
     params: Any  # of the last way
     results: list[Result]
-
-
-def run_demo(tell: Callable[[Result], None]) -> Demo:
-    """Train all learners; `tell` hears of each as it ends."""
-    began = time.perf_counter()
-    train, test, lexicon = data.segmentation_task(
-        1000, 300, seed=_SEED, num_characters=80, num_words=1200
-    )
-    template = with_orders(read_template("segmentation"), "both")
-    encoder, sequences = Encoder.fit_transform(train, template)
-    test_stream = loops.stream(encoder.transform(test))
-    task = _Task(encoder, loops.stream(sequences), test, test_stream)
-
-    def run(model: Any, learner: Learner, ends: dict[str, _End]) -> _Run:
-        done = _run(task, model, learner, ends)
-        for result in done.results:
-            tell(result)
-        return done
-
-    first = run(
-        linear,
-        perceptron.learner(),
-        {
-            "sp": _End("structured perceptron", lambda state: state.params),
-            "averaged sp": _End("the same, averaged", perceptron.final_params),
-        },
-    )
-    second = run(linear, mira.learner(), {"mira": _End("MIRA", mira.final_params)})
-    third = run(
-        bilinear,
-        bol.learner(variant="paper"),
-        {"bol paper": _End("rank 1, as in the paper", bol.final_params)},
-    )
-    # The averaged perceptron is the fixed model that the regret is against.
-    fixed = first.params
-    block = run(
-        bilinear,
-        _watched(bol.learner(variant="block"), bilinear, fixed),
-        {"bol block": _End("rank 1 in each block", bol.final_params)},
-    )
-    again = _run(task, linear, _watched(perceptron.learner(), linear, fixed), {})
-    return Demo(
-        train=train,
-        test=test,
-        num_words=len(lexicon.words),
-        results=[r for done in (first, second, third, block) for r in done.results],
-        regrets=[
-            _regret("sp", again, again.state.conjugate, _penalty(fixed, "frobenius")),
-            _regret(
-                "bol block",
-                block,
-                bol.conjugate(block.state),
-                _penalty(fixed, "nuclear"),
-            ),
-        ],
-        spectra={
-            "sp: the weights": _energy(again.state.params.first),
-            "bol block: the dual": _energy(block.state.blocks),
-        },
-        seconds=time.perf_counter() - began,
-    )
 
 
 class _End(NamedTuple):
@@ -186,18 +118,76 @@ class _End(NamedTuple):
     final_params: Callable[[Any], Any]
 
 
+def run(size: Size, tell: Callable[[Result], None]) -> Demo:
+    """Train all learners; `tell` hears of each as it ends."""
+    train, test, lexicon = data.segmentation_task(
+        size.sentences, 300, seed=_SEED, num_characters=80, num_words=1200
+    )
+    template = with_orders(read_template("segmentation"), "both")
+    encoder, sequences = Encoder.fit_transform(train, template)
+    test_stream = loops.stream(encoder.transform(test))
+    task = _Task(encoder, loops.stream(sequences), test, test_stream, size.passes)
+
+    def go(model: Any, learner: Learner, ends: dict[str, _End]) -> _Run:
+        done = _run(task, model, learner, ends)
+        for result in done.results:
+            tell(result)
+        return done
+
+    first = go(
+        linear,
+        perceptron.learner(record=("predicted",)),
+        {
+            "sp": _End("structured perceptron", lambda state: state.params),
+            "averaged sp": _End("the same, averaged", perceptron.final_params),
+        },
+    )
+    second = go(linear, mira.learner(), {"mira": _End("MIRA", mira.final_params)})
+    third = go(
+        bilinear,
+        bol.learner(variant="paper"),
+        {"bol paper": _End("rank 1, as in the paper", bol.final_params)},
+    )
+    block = go(
+        bilinear,
+        bol.learner(variant="block", record=("predicted",)),
+        {"bol block": _End("rank 1 in each block", bol.final_params)},
+    )
+    # The averaged perceptron is the fixed model that the regret is against.
+    fixed = first.params
+    return Demo(
+        train=train,
+        test=test,
+        num_words=len(lexicon.words),
+        results=[r for done in (first, second, third, block) for r in done.results],
+        regrets=[
+            _regret("sp", "sp", task, first, fixed),
+            _regret("bol block", "block", task, block, fixed),
+        ],
+        spectra={
+            "sp: the weights": _energy(first.state.params.first),
+            "bol block: the dual": _energy(block.state.blocks),
+        },
+    )
+
+
+@functools.lru_cache
+def _predictor(scores: Callable[..., Any]) -> Callable[..., Any]:
+    return jax.jit(functools.partial(loops.predict, scores))
+
+
 def _run(task: _Task, model: Any, learner: Learner, ends: dict[str, _End]) -> _Run:
     """Train, and score each way to end on the test data after every pass."""
     names = np.array(task.encoder.labels, dtype=object)
     finish = {name: jax.jit(end.final_params) for name, end in ends.items()}
-    predict = jax.jit(functools.partial(loops.predict, model.scores))
+    predict = _predictor(model.scores)
     gold, offsets = task.test_corpus.labels, task.test_corpus.offsets
     assert gold is not None
     passes, traces = [], []
     f1: dict[str, list[float]] = {name: [] for name in ends}
     predicted, params = {}, None
     for done in loops.passes(
-        learner, task.train, key=jax.random.key(_SEED), num_passes=_NUM_PASSES
+        learner, task.train, key=jax.random.key(_SEED), num_passes=task.num_passes
     ):
         passes.append(done)
         traces.append(done.trace)
@@ -206,13 +196,11 @@ def _run(task: _Task, model: Any, learner: Learner, ends: dict[str, _End]) -> _R
             predicted[name] = names[np.asarray(predict(params, task.test))]
             scores = metrics.word_scores_from_labels(gold, predicted[name], offsets)
             f1[name].append(scores.f1)
-    trace = jax.tree.map(lambda *parts: np.concatenate(parts), *traces)
-    infos = [t[0] if type(t) is tuple else t for t in traces]
     results = [
         Result(
             name=name,
             about=end.about,
-            mistakes=[int(info.is_mistake.sum()) for info in infos],
+            mistakes=[int(info.is_mistake.sum()) for info in traces],
             f1=f1[name],
             accuracy=metrics.token_accuracy(gold, predicted[name]),
             num_parameters=_num_parameters(task.encoder, model),
@@ -222,7 +210,7 @@ def _run(task: _Task, model: Any, learner: Learner, ends: dict[str, _End]) -> _R
         )
         for name, end in ends.items()
     ]
-    return _Run(done.state, trace, params, results)
+    return _Run(done.state, traces, params, results)
 
 
 def _num_parameters(encoder: Encoder, model: Any) -> int:
@@ -234,68 +222,52 @@ def _num_parameters(encoder: Encoder, model: Any) -> int:
     )
 
 
-def _watched(learner: Learner, model: Any, fixed: linear.Params) -> Learner:
-    """Note beside each round the margin of a fixed linear model, <U, dPhi_t>."""
-
-    def update(state: Any, example: Sentence) -> tuple[Any, Any]:
-        scores = model.scores(state.params, example)
-        predicted = best_path(scores, example.length).labels
-        differences = mistakes.find(example, predicted)
-        margin = mistakes.margin(linear.scores(fixed, example), example, differences)
-        state, info = learner.update(state, example)
-        return state, (info, margin)
-
-    return Learner(learner.init, update)
+_margins = jax.jit(loops.comparator_margins)
 
 
-def _penalty(fixed: linear.Params, norm: str) -> float:
-    r"""Return :math:`F^{**}(U)`, half a sum of squared norms over the blocks.
+def _regret(
+    name: str, variant: str, task: _Task, run: _Run, fixed: linear.Params
+) -> Regret:
+    """Compare the losses of a run with C = 1 with their certificate (DR-B4).
 
-    Of a block it is the Frobenius norm for the perceptron and the trace norm for rank-1
-    blocks (DR-B6); of weights on labels it is the Euclidean norm for both.
+    Of all multiples of the fixed model the one is taken that bounds the loss best.
     """
-    assert fixed.zero is not None and fixed.first is not None
-    assert fixed.transitions is not None
-    values = jnp.linalg.svd(fixed.first, compute_uv=False)
-    squares = values.sum(1) ** 2 if norm == "nuclear" else (values**2).sum(1)
-    total = squares.sum() + (fixed.zero**2).sum() + (fixed.transitions**2).sum()
-    return float(total) / 2
-
-
-def _regret(name: str, run: _Run, conjugate: jax.Array, penalty: float) -> Regret:
-    r"""Compare the losses of a run with C = 1 with their certificate (DR-B4).
-
-    For :math:`U = cU_0` the certificate bounds the summed loss by
-    :math:`\sum_t[1 - c\langle U_0, \Delta\Phi^t\rangle]_+ + c^2F^{**}(U_0) + \sum B_t`;
-    taken is the c that makes it least.
-    """
-    info, watched = run.trace
-    is_mistake = np.asarray(info.is_mistake)
-    margin = np.where(is_mistake, np.asarray(info.margin, np.float64), 0)
-    fixed = np.asarray(watched, np.float64)
-
-    def losses(size: float) -> np.ndarray:
-        return np.where(is_mistake, np.maximum(1 - size * fixed, 0), 0)
-
-    sizes = np.geomspace(1e-3, 10, 200)
-    bounds = [losses(size).sum() + size**2 * penalty for size in sizes]
-    size = float(sizes[int(np.argmin(bounds))])
-    certificate = theory.regret_certificate(
-        jnp.asarray(margin, jnp.float32),
-        jnp.asarray(is_mistake),
-        step_size=1.0,
-        conjugate=conjugate,
-        comparator_losses=jnp.asarray(losses(size), jnp.float32),
-        comparator_penalty=jnp.asarray(size**2 * penalty, jnp.float32),
+    num_sentences = task.train.starts.shape[0]
+    others, margins, are_mistakes, conjugates = [], [], [], []
+    for index, trace in enumerate(run.traces):
+        order = loops.pass_order(jax.random.key(_SEED), index, num_sentences)
+        others.append(_margins(fixed, task.train, order, trace.predicted))
+        margins.append(trace.margin)
+        are_mistakes.append(trace.is_mistake)
+        conjugates.append(trace.conjugate)
+    is_mistake = np.concatenate(are_mistakes)
+    margin, other, conjugate = (
+        np.concatenate(parts).astype(np.float64)
+        for parts in (margins, others, conjugates)
     )
-    comparator = np.cumsum(losses(size))
-    bregman = np.cumsum(np.asarray(info.bregman, np.float64))
+    # Along the way a few power steps estimate it; at the end it is exact.
+    conjugate[-1] = certify.conjugate(run.state, variant=variant).value
+    space = task.train.space
+    penalty = float(comparator.penalty(fixed, space, variant=variant))
+    size = certify.best_multiple(other[is_mistake], penalty, 1.0)
+    losses = np.where(is_mistake, np.maximum(1 - size * other, 0), 0)
+    with jax.enable_x64(True):
+        along = along_rounds(
+            jnp.asarray(margin),
+            jnp.asarray(is_mistake),
+            step_size=1.0,
+            conjugate=jnp.asarray(conjugate),
+            comparator_losses=jnp.asarray(losses),
+            comparator_penalty=size**2 * penalty,
+        )
+        along = jax.device_get(along)
+    num_mistakes = int(is_mistake.sum())
     return Regret(
         name=name,
-        loss=np.cumsum(np.where(is_mistake, 1 - margin, 0)),
-        bound=comparator + size**2 * penalty + bregman,
-        comparator=comparator,
-        certificate=certificate,
+        along=along,
+        loss=float(np.where(is_mistake, np.maximum(1 - margin, 0), 0).sum()),
+        comparator=float(losses.sum()),
+        best_step_size=num_mistakes / (2 * float(conjugate[-1])),  # DR-B8
     )
 
 

@@ -1,0 +1,235 @@
+"""Matrices: sparse bilinear logistic regression beside logistic regression.
+
+The matrices are scikit-learn's handwritten digits, 8 x 8 pixels, where it is installed;
+else made-up ones of three classes, each with a pattern of rank 1.
+"""
+
+import importlib.util
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowrank_jax import classifier, loops
+from lowrank_jax.batch import fista
+from lowrank_jax.demo import Size
+from lowrank_jax.models import logistic, matrix_logit
+from lowrank_jax.report import BLUE, ORANGE, picture, table
+
+__all__ = ["Demo", "Result", "cells", "run", "section"]
+
+_HEAD = ("model", "accuracy", "weights", "not 0", "training")
+_RANKS = (1, 2)
+_STRENGTH = 1e-3  # the best of some for a part of the training digits held out
+
+
+class Result(NamedTuple):
+    """One model.
+
+    Attributes:
+      name: of the model.
+      accuracy: on the test matrices, percent.
+      num_parameters: weights without the offsets.
+      num_nonzero: those that are not 0.
+      seconds: of the training, compilation left out.
+      objective: (num_iterations,) along the training.
+    """
+
+    name: str
+    accuracy: float
+    num_parameters: int
+    num_nonzero: int
+    seconds: float
+    objective: np.ndarray
+
+
+class Demo(NamedTuple):
+    """What the section shows."""
+
+    about: str  # the data, HTML
+    classes: list[str]
+    left: np.ndarray  # (m, s, r)  U of the largest rank
+    right: np.ndarray  # (m, t, r)  V
+    results: list[Result]
+
+
+class _Data(NamedTuple):
+    x: np.ndarray
+    y: np.ndarray
+    about: str
+
+
+def run(size: Size, tell: Callable[[Result], None]) -> Demo:
+    """Fit models of rank 1, 2 and of full rank; `tell` hears of each."""
+    every = _digits() if importlib.util.find_spec("sklearn") else _made_up()
+    order = np.random.default_rng(0).permutation(len(every.x))
+    train, test = order[: size.matrices], order[size.matrices : size.matrices + 500]
+    x, y = every.x[train], every.y[train]
+    results = []
+    for rank in _RANKS:
+        done = classifier.fit(
+            x,
+            y,
+            rank=rank,
+            mu1=_STRENGTH,
+            nu1=_STRENGTH,
+            multi_class="one-vs-all",
+            max_iterations=size.sweeps,
+        )
+        model = done.classifier
+        is_right = model.scores(every.x[test]).argmax(1) == every.y[test]
+        parts = (model.params.left, model.params.right)
+        trace = [np.asarray(trace.objective) for trace in done.traces]
+        longest = max(len(part) for part in trace)
+        padded = [np.pad(part, (0, longest - len(part)), "edge") for part in trace]
+        result = Result(
+            f"sblr, rank {rank}",
+            100 * float(is_right.mean()),
+            sum(part.size for part in parts),
+            sum(int((part != 0).sum()) for part in parts),
+            done.seconds,
+            np.sum(padded, axis=0),
+        )
+        tell(result)
+        results.append(result)
+    full = _logistic_regression(every, train, test)
+    tell(full)
+    return Demo(
+        about=every.about.format(len(train), len(test)),
+        classes=[str(c) for c in model.classes],
+        left=np.asarray(model.params.left),
+        right=np.asarray(model.params.right),
+        results=[*results, full],
+    )
+
+
+def _digits() -> _Data:
+    from sklearn.datasets import load_digits
+
+    found = load_digits()
+    about = (
+        "Handwritten digits of 8 x 8 pixels (scikit-learn's), {:,} to learn from, {:,} "
+        "to test on."
+    )
+    return _Data(found.images.astype(np.float32), found.target, about)
+
+
+def _made_up() -> _Data:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 1800)
+    left, right = rng.normal(size=(3, 8)), rng.normal(size=(3, 8))
+    left, right = (np.where(np.abs(part) > 0.5, part, 0) for part in (left, right))
+    x = 0.4 * np.einsum("ns,nt->nst", left[y], right[y])
+    x = (x + rng.normal(size=x.shape)).astype(np.float32)
+    about = (
+        "Made-up matrices of 8 x 8, three classes with a sparse pattern of rank 1 each "
+        "in noise, {:,} to learn from, {:,} to test on."
+    )
+    return _Data(x, y, about)
+
+
+def _logistic_regression(every: _Data, train: np.ndarray, test: np.ndarray) -> Result:
+    """Fit a weight a pixel with a ridge, all classes jointly (FISTA)."""
+    scaling = classifier.scaling_of(every.x[train], "global")
+    labelled, classes = logistic.label_matrices(scaling(every.x[train]), every.y[train])
+    learner = fista.learner(l2=2e-3, restart=True, tolerance=1e-4)
+    program = jax.jit(
+        lambda labelled: loops.converge(
+            learner,
+            learner.init(jax.random.key(0), labelled),
+            labelled,
+            max_iterations=400,
+        )
+    )
+    compiled = program.lower(labelled).compile()
+    began = time.perf_counter()
+    state, trace, number = jax.block_until_ready(compiled(labelled))
+    seconds = time.perf_counter() - began
+    params = fista.final_params(state)
+    found = matrix_logit.scores(params, jnp.asarray(scaling(every.x[test])))
+    scores = np.pad(np.asarray(found), ((0, 0), (0, 1)))  # the reference class
+    weights = np.asarray(params.weights)
+    return Result(
+        "logistic regression",
+        100 * float((classes[scores.argmax(1)] == every.y[test]).mean()),
+        weights.size,
+        int((weights != 0).sum()),
+        seconds,
+        np.asarray(trace.objective)[: int(number)],
+    )
+
+
+def cells(result: Result) -> tuple[str, ...]:
+    """Return the row of a model in the table."""
+    return (
+        result.name,
+        f"{result.accuracy:.1f} %",
+        f"{result.num_parameters:,}",
+        f"{result.num_nonzero:,}",
+        f"{result.seconds:.2f} s",
+    )
+
+
+def section(demo: Demo) -> list[str]:
+    """Return the section; HTML."""
+    return [
+        "<h2>Matrices: weights that are an outer product</h2>",
+        f"<p>{demo.about} Sparse bilinear logistic regression scores a matrix X by "
+        "tr(U<sup>T</sup>XV): a weight for each row and for each column, many of them "
+        "exactly 0, in the place of one for each entry.</p>",
+        table(_HEAD, [cells(result) for result in demo.results]),
+        picture(
+            lambda figure: _draw_patterns(figure, demo),
+            "What each class looks for: U (left of each square), V (above it) and "
+            f"their product UV<sup>T</sup>, of rank {demo.left.shape[2]}. Blue speaks "
+            "for the class, red against it; white weights are exactly 0 or nearly so.",
+            height=2.6 if len(demo.classes) > 5 else 1.8,
+            width=5.2,
+        ),
+        picture(
+            lambda figure: _draw_course(figure, demo),
+            "Objective of the sparse models, summed over the classes, above its last "
+            "value: it falls in every iteration.",
+            height=2.6,
+        ),
+    ]
+
+
+def _draw_patterns(figure: Any, demo: Demo) -> None:
+    num_classes = len(demo.left)
+    num_columns = 5 if num_classes > 5 else num_classes
+    panels = figure.subplots(-(-num_classes // num_columns), num_columns, squeeze=False)
+    for axes in panels.flat:
+        axes.axis("off")
+    for axes, left, right, name in zip(
+        panels.flat, demo.left, demo.right, demo.classes, strict=False
+    ):
+        axes.imshow(_composed(left, right), "RdBu", vmin=-1, vmax=1)
+        axes.set_title(name, fontsize=10)
+
+
+def _composed(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Put U to the left of the product and V above it, each to its own scale."""
+    rank = left.shape[1]
+    image = np.full((len(left) + rank + 1, len(right) + rank + 1), np.nan)
+    for rows, columns, part in (
+        (slice(rank + 1, None), slice(None, rank), left),
+        (slice(None, rank), slice(rank + 1, None), right.T),
+        (slice(rank + 1, None), slice(rank + 1, None), left @ right.T),
+    ):
+        image[rows, columns] = part / max(float(np.abs(part).max()), 1e-9)
+    return image
+
+
+def _draw_course(figure: Any, demo: Demo) -> None:
+    axes = figure.subplots()
+    for result, colour in zip(demo.results[:-1], (ORANGE, BLUE), strict=True):
+        above = result.objective - result.objective[-1]
+        above = np.where(above > 0, above, np.nan)
+        iterations = np.arange(1, len(above) + 1)
+        axes.plot(iterations, above, color=colour, label=result.name)
+    axes.set(xscale="log", yscale="log", xlabel="iteration", ylabel="$F^k - F^K$")
+    axes.legend(fontsize=9)
