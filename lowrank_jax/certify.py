@@ -7,6 +7,7 @@ values of the blocks that the run has touched. Functions of the host, in double
 precision whatever the run's own.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -79,11 +80,9 @@ def conjugate(state: Any, *, variant: str, rank: int = 1) -> Conjugate:
     """
     if variant == "sp":
         return Conjugate(float(state.conjugate), None)
-    is_touched = np.asarray(_touched(state.blocks))
-    values = _singular_values(np.asarray(state.blocks)[is_touched])
-    labels = state.blocks.shape[1]
-    zero = np.asarray(state.params.table[:, :labels], np.float64)
-    total = float(np.vdot(zero, zero))
+    touched = np.flatnonzero(np.asarray(_touched(state.blocks)))
+    values = _singular_values(np.asarray(state.blocks), touched)
+    total = float(_squares(state.params.table, state.blocks.shape[1]))
     if state.params.transitions is not None:
         total += float((np.asarray(state.params.transitions, np.float64) ** 2).sum())
     energies = (values[:, :rank] ** 2).sum(1)
@@ -91,23 +90,24 @@ def conjugate(state: Any, *, variant: str, rank: int = 1) -> Conjugate:
     return Conjugate((total + float(first_order)) / 2, _spectrum(values, rank))
 
 
-def _singular_values(blocks: np.ndarray) -> np.ndarray:
-    """Return (n, S): the roots of the eigenvalues of small Gram matrices.
+def _singular_values(blocks: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Return (n, S) of some blocks: the roots of the eigenvalues of Gram matrices.
 
     Most blocks were touched at a few labels: they are grouped by their number of rows
     that are not zero, and only those are decomposed.
     """
-    is_row = (blocks != 0).any(axis=2)
-    num_rows = is_row.sum(axis=1)
-    values = np.zeros(blocks.shape[:2])
-    for number in np.unique(num_rows).tolist():
-        group = np.flatnonzero(num_rows == number)
-        for first in range(0, len(group), 4096):
-            some = group[first : first + 4096]
-            rows = blocks[some][is_row[some]].reshape(len(some), number, -1)
+    values = np.zeros((len(ids), blocks.shape[1]))
+    for first in range(0, len(ids), 4096):
+        some = blocks[ids[first : first + 4096]]
+        is_row = (some != 0).any(axis=2)
+        num_rows = is_row.sum(axis=1)
+        for number in np.unique(num_rows).tolist():
+            group = np.flatnonzero(num_rows == number)
+            rows = some[group][is_row[group]].reshape(len(group), number, -1)
             rows = rows.astype(np.float64)
             squares = np.linalg.eigvalsh(rows @ rows.transpose(0, 2, 1))
-            values[some, :number] = np.sqrt(np.maximum(squares[:, ::-1], 0))
+            roots = np.sqrt(np.maximum(squares[:, ::-1], 0))
+            values[first + group, :number] = roots
     return values
 
 
@@ -131,8 +131,14 @@ def _spectrum(values: np.ndarray, rank: int) -> Spectrum:
     )
 
 
+_ROUNDS = 4096  # to a call: one program serves runs of all lengths
 _margins = jax.jit(loops.comparator_margins)
 _touched = jax.jit(lambda blocks: (blocks != 0).any(axis=(1, 2)))
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _squares(table: jax.Array, num_columns: int) -> jax.Array:
+    return (table[:, :num_columns] ** 2).sum()
 
 
 def run_certificate(
@@ -168,11 +174,13 @@ def run_certificate(
         )
     is_mistake = np.concatenate([trace.is_mistake for trace in traces])
     margin = _on_mistakes([trace.margin for trace in traces], is_mistake)
-    found = [
-        _margins(params, corpus, order, trace.predicted)
-        for order, trace in zip(orders, traces, strict=True)
-    ]
-    comparator_margin = _on_mistakes(found, is_mistake)
+    comparator_margin = np.zeros(len(is_mistake))
+    comparator_margin[is_mistake] = _margins_of(
+        params,
+        corpus,
+        np.concatenate([np.asarray(order) for order in orders])[is_mistake],
+        np.concatenate([trace.predicted for trace in traces])[is_mistake],
+    )
     penalty = float(
         comparator.penalty(params, corpus.space, variant=variant, rank=rank)
     )
@@ -214,6 +222,25 @@ def run_certificate(
         best_dual_bound=penalty + best_step * float(losses.sum()),
         spectrum=ended.spectrum,
     )
+
+
+def _margins_of(
+    params: Any, corpus: loops.Stream, order: np.ndarray, predicted: np.ndarray
+) -> np.ndarray:
+    """Return the comparator's margins of some rounds, filled up to a round number.
+
+    Rounds without a mistake have a margin of 0 and are not among them: after a few
+    passes they are most.
+    """
+    number = len(order)
+    room = -(-max(number, 1) // _ROUNDS) * _ROUNDS - number
+    order = np.pad(order, (0, room)).astype(np.int32)
+    predicted = np.pad(predicted, ((0, room), (0, 0)))
+    found = [
+        _margins(params, corpus, order[i : i + _ROUNDS], predicted[i : i + _ROUNDS])
+        for i in range(0, len(order), _ROUNDS)
+    ]
+    return np.concatenate([np.asarray(part, np.float64) for part in found])[:number]
 
 
 def _on_mistakes(parts: Sequence[Any], is_mistake: np.ndarray) -> np.ndarray:

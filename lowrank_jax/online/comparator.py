@@ -6,7 +6,6 @@ round is what the learner predicted: :math:`\Delta\Phi^t` is zero but at the few
 positions where the label pairs differ, so that U is read there alone.
 """
 
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +17,7 @@ from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online import mistakes
 from lowrank_jax.types import Sentence, Space
 
-__all__ = ["margin", "model_of", "penalty"]
+__all__ = ["margin", "penalty"]
 
 
 class _Parts(NamedTuple):
@@ -26,11 +25,6 @@ class _Parts(NamedTuple):
 
     squares: jax.Array  # ()  ||w||^2, transitions included
     blocks: jax.Array  # (K + 1,)  a norm of each block
-
-
-def model_of(params: Any) -> ModuleType:
-    """Return the model whose parameters these are: `linear` or `bilinear`."""
-    return linear if isinstance(params, linear.Params) else bilinear
 
 
 def margin(params: Any, example: Sentence, predicted: jax.Array) -> jax.Array:
@@ -41,19 +35,37 @@ def margin(params: Any, example: Sentence, predicted: jax.Array) -> jax.Array:
       example: the round's sentence.
       predicted: (window,) int32, what the learner predicted.
     """
-    model = model_of(params)
     differences = mistakes.find(example, predicted)
 
     def one(n: jax.Array, total: jax.Array) -> jax.Array:
         here = mistakes.position(example, differences, n)
-        found = model.positions(params, here.ids[None], example.space)
-        scores = model.with_transitions(params, *found)
-        first = here._replace(place=jnp.zeros_like(here.place))
-        return total + mistakes.score_gap(scores, first)
+        both = _pair_scores(params, here, example.space)
+        return total + both[0] - both[1]
 
     dtype = jax.tree.leaves(params)[0].dtype
     count = differences.num_positions
     return lax.fori_loop(jnp.zeros_like(count), count, one, jnp.zeros((), dtype))
+
+
+def _pair_scores(params: Any, here: mistakes.Position, space: Space) -> jax.Array:
+    """Score the true and the predicted pair of a position, and no other: (2,)."""
+    labels, before = here.labels, here.previous
+    zero = here.ids[jnp.array(space.zero_order, jnp.int32)]
+    first = here.ids[jnp.array(space.first_order, jnp.int32)]
+    parts = []
+    if isinstance(params, linear.Params):
+        if params.zero is not None:
+            parts.append(params.zero[zero][:, labels].sum(0))
+        if params.first is not None:
+            parts.append(params.first[first][:, labels, before].sum(0))
+    else:
+        rows = bilinear.split(params.table[first], space.num_labels)
+        products = rows.left[..., labels] * rows.right[..., before]
+        parts.append(params.table[zero][:, labels].sum(0))
+        parts.append(params.scale * products.sum((0, 1)))
+    if params.transitions is not None:
+        parts.append(params.transitions[labels, before])
+    return sum(parts[1:], start=parts[0])
 
 
 def penalty(params: Any, space: Space, *, variant: str, rank: int = 1) -> jax.Array:

@@ -1,6 +1,8 @@
 """Check the statements in several processes: most of the time goes into compiling."""
 
 import multiprocessing
+import os
+import queue
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +11,9 @@ from lowrank_jax.verify.statement import Effort, Result, run
 
 __all__ = ["results"]
 
+_PATIENCE = 600.0  # seconds without any result
+_LOOK = 5.0  # seconds between two looks at the workers
+
 
 def results(
     effort: Effort, *, num_workers: int, only: frozenset[str] | None = None
@@ -16,7 +21,8 @@ def results(
     """Yield what was found of each statement, as it comes.
 
     A worker takes whole parts of the catalogue, whose statements share runs and
-    compiled programs. A worker that dies raises `RuntimeError`.
+    compiled programs. A worker that dies, or ten minutes without any result, raise
+    `RuntimeError`.
 
     Args:
       effort: how hard.
@@ -50,22 +56,30 @@ def results(
 
 
 def _next(found: Any, workers: list[Any]) -> Result | None:
-    """Wait for the next result, and notice a worker that died."""
-    import queue
-
-    while True:
+    """Wait for the next result, and notice a worker that died or hangs."""
+    waited = 0.0
+    while waited < _PATIENCE:
         try:
-            return found.get(timeout=5)
+            return found.get(timeout=_LOOK)
         except queue.Empty:
-            for worker in workers:
-                if worker.exitcode not in (None, 0):
-                    raise RuntimeError(
-                        f"A process that checks statements ended with status "
-                        f"{worker.exitcode}."
-                    ) from None
+            waited += _LOOK
+        for worker in workers:
+            if worker.exitcode not in (None, 0):
+                raise RuntimeError(
+                    f"A process that checks statements ended with status "
+                    f"{worker.exitcode}."
+                )
+    raise RuntimeError(
+        f"No statement was finished in {_PATIENCE:.0f} s; check them one by one with "
+        "`lowrank-jax verify --only ID`."
+    )
 
 
 def _work(parts: Any, found: Any, effort: Effort, only: frozenset[str] | None) -> None:
+    # A process for each core: none needs threads of its own. Read when the first
+    # array is made, which is later than here.
+    flags = os.environ.get("XLA_FLAGS", "")
+    os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false"
     while (name := parts.get()) is not None:
         for statement in catalogue.part(name):
             if only is None or statement.id in only:
