@@ -19,9 +19,9 @@ from lowrank_jax.demo import Size
 from lowrank_jax.models import logistic, matrix_logit
 from lowrank_jax.report import BLUE, ORANGE, picture, table
 
-__all__ = ["Demo", "Result", "cells", "run", "section"]
+__all__ = ["HEAD", "Demo", "Result", "cells", "run", "section"]
 
-_HEAD = ("model", "accuracy", "weights", "not 0", "training")
+HEAD = ("model", "accuracy", "weights", "not 0", "training")
 _RANKS = (1, 2)
 _STRENGTH = 1e-3  # the best of some for a part of the training digits held out
 
@@ -180,7 +180,7 @@ def section(demo: Demo) -> list[str]:
         f"<p>{demo.about} Sparse bilinear logistic regression scores a matrix X by "
         "tr(U<sup>T</sup>XV): a weight for each row and for each column, many of them "
         "exactly 0, in the place of one for each entry.</p>",
-        table(_HEAD, [cells(result) for result in demo.results]),
+        table(HEAD, [cells(result) for result in demo.results]),
         picture(
             lambda figure: _draw_patterns(figure, demo),
             "What each class looks for: U (left of each square), V (above it) and "

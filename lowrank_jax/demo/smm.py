@@ -20,9 +20,9 @@ from lowrank_jax.demo import Size
 from lowrank_jax.report import BLUE, GREY, ORANGE, picture, table
 from lowrank_jax.word_tagger import WordTagger
 
-__all__ = ["Demo", "Result", "cells", "run", "section"]
+__all__ = ["HEAD", "Demo", "Result", "cells", "run", "section"]
 
-_HEAD = ("penalty", "accuracy", "rank", "gap", "training")
+HEAD = ("penalty", "accuracy", "rank", "gap", "training")
 _BASIS: dict[str, Any] = {"order": 3, "lower_orders": "none", "unfolding": "last"}
 # Strength for each training word, and step: the best of some on tasks of other seeds.
 _SETTINGS: dict[str, tuple[str, float, float]] = {
@@ -137,7 +137,7 @@ def section(demo: Demo) -> list[str]:
         f"learn from, and {demo.test.num_sentences:,} to test on. A table scores three "
         "neighbouring pairs of letter and output; a penalty on its singular values "
         "looks for an automaton of few states behind it.</p>",
-        table(_HEAD, [cells(result) for result in demo.results]),
+        table(HEAD, [cells(result) for result in demo.results]),
         '<p class="small">Accuracy of the test letters, by the averaged table; rank of '
         "the last one; the gap is between the objective and a lower bound on the "
         "optimum (DR-M2).</p>",

@@ -21,9 +21,9 @@ from lowrank_jax.online import rerank, tensor_mira
 from lowrank_jax.report import BLUE, GREEN, GREY, ORANGE, picture, table
 from lowrank_jax.types import Learner
 
-__all__ = ["Demo", "Result", "cells", "run", "section"]
+__all__ = ["HEAD", "Demo", "Result", "cells", "run", "section"]
 
-_HEAD = ("learner", "quality", "weights", "training")
+HEAD = ("learner", "quality", "weights", "training")
 _SIZES, _NUM_COMPONENTS = (20, 20), 2
 _NUM_PASSES, _NUM_TEST = 8, 400
 _MAX_STEP = 0.1  # C; the best of some on tasks of other seeds, for all learners
@@ -157,7 +157,7 @@ def section(demo: Demo) -> list[str]:
         f"out as a table of {_SIZES[0]} x {_SIZES[1]} and learns "
         f"{_NUM_COMPONENTS * sum(_SIZES)} numbers in their place. The paper's step can "
         "make its own objective worse; block descent never does.</p>",
-        table(_HEAD, [cells(result) for result in demo.results]),
+        table(HEAD, [cells(result) for result in demo.results]),
         '<p class="small">Mean quality of the chosen candidates, between 0 (the worst '
         f"of its list) and 1 (the best); to take the first gives {demo.base:.3f}.</p>",
         picture(
