@@ -17,7 +17,7 @@ import numpy as np
 
 from lowrank_jax import loops, theory
 from lowrank_jax.checks import InputError
-from lowrank_jax.online import comparator
+from lowrank_jax.online import comparator, mistakes
 
 __all__ = [
     "Conjugate",
@@ -80,8 +80,9 @@ def conjugate(state: Any, *, variant: str, rank: int = 1) -> Conjugate:
     """
     if variant == "sp":
         return Conjugate(float(state.conjugate), None)
-    touched = np.flatnonzero(np.asarray(_touched(state.blocks)))
-    values = _singular_values(np.asarray(state.blocks), touched)
+    values = _singular_values(
+        np.asarray(state.blocks), np.asarray(_rows_in_use(state.blocks))
+    )
     total = float(_squares(state.params.table, state.blocks.shape[1]))
     if state.params.transitions is not None:
         total += float((np.asarray(state.params.transitions, np.float64) ** 2).sum())
@@ -90,24 +91,30 @@ def conjugate(state: Any, *, variant: str, rank: int = 1) -> Conjugate:
     return Conjugate((total + float(first_order)) / 2, _spectrum(values, rank))
 
 
-def _singular_values(blocks: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Return (n, S) of some blocks: the roots of the eigenvalues of Gram matrices.
+def _singular_values(blocks: np.ndarray, is_row: np.ndarray) -> np.ndarray:
+    """Return (n, S) of the n blocks that are not zero, from their Gram matrices.
 
     Most blocks were touched at a few labels: they are grouped by their number of rows
-    that are not zero, and only those are decomposed.
+    that are not zero, and only those are read and decomposed.
+
+    Args:
+      blocks: (K + 1, S, S + 1).
+      is_row: (K + 1, S), the rows that are not zero.
     """
-    values = np.zeros((len(ids), blocks.shape[1]))
-    for first in range(0, len(ids), 4096):
-        some = blocks[ids[first : first + 4096]]
-        is_row = (some != 0).any(axis=2)
-        num_rows = is_row.sum(axis=1)
-        for number in np.unique(num_rows).tolist():
-            group = np.flatnonzero(num_rows == number)
-            rows = some[group][is_row[group]].reshape(len(group), number, -1)
-            rows = rows.astype(np.float64)
+    num_rows = is_row.sum(axis=1)
+    values = np.zeros((int((num_rows > 0).sum()), blocks.shape[1]))
+    done = 0
+    for number in np.unique(num_rows[num_rows > 0]).tolist():
+        group = np.flatnonzero(num_rows == number)
+        for first in range(0, len(group), 4096):
+            some = group[first : first + 4096]
+            place = np.nonzero(is_row[some])[1]
+            rows = blocks[np.repeat(some, number), place].astype(np.float64)
+            rows = rows.reshape(len(some), number, -1)
             squares = np.linalg.eigvalsh(rows @ rows.transpose(0, 2, 1))
             roots = np.sqrt(np.maximum(squares[:, ::-1], 0))
-            values[first + group, :number] = roots
+            values[done : done + len(some), :number] = roots
+            done += len(some)
     return values
 
 
@@ -131,9 +138,11 @@ def _spectrum(values: np.ndarray, rank: int) -> Spectrum:
     )
 
 
-_ROUNDS = 4096  # to a call: one program serves runs of all lengths
-_margins = jax.jit(loops.comparator_margins)
-_touched = jax.jit(lambda blocks: (blocks != 0).any(axis=(1, 2)))
+_POSITIONS = 8192  # to a call: one program serves runs of all lengths
+_rows_in_use = jax.jit(lambda blocks: (blocks != 0).any(axis=2))
+_penalty = jax.jit(
+    comparator.penalty, static_argnums=1, static_argnames=("variant", "rank")
+)
 
 
 @functools.partial(jax.jit, static_argnums=1)
@@ -181,9 +190,7 @@ def run_certificate(
         np.concatenate([np.asarray(order) for order in orders])[is_mistake],
         np.concatenate([trace.predicted for trace in traces])[is_mistake],
     )
-    penalty = float(
-        comparator.penalty(params, corpus.space, variant=variant, rank=rank)
-    )
+    penalty = float(_penalty(params, corpus.space, variant=variant, rank=rank))
     if is_best_multiple:
         size = best_multiple(comparator_margin[is_mistake], penalty, step_size)
         comparator_margin, penalty = size * comparator_margin, size**2 * penalty
@@ -227,20 +234,56 @@ def run_certificate(
 def _margins_of(
     params: Any, corpus: loops.Stream, order: np.ndarray, predicted: np.ndarray
 ) -> np.ndarray:
-    """Return the comparator's margins of some rounds, filled up to a round number.
+    """Return the comparator's margins of some rounds: `loops.comparator_margins`.
 
-    Rounds without a mistake have a margin of 0 and are not among them: after a few
-    passes they are most.
+    The positions of all rounds at once, not round by round: a long run has many, and
+    each takes a few reads of U.
     """
-    number = len(order)
-    room = -(-max(number, 1) // _ROUNDS) * _ROUNDS - number
-    order = np.pad(order, (0, room)).astype(np.int32)
-    predicted = np.pad(predicted, ((0, room), (0, 0)))
-    found = [
-        _margins(params, corpus, order[i : i + _ROUNDS], predicted[i : i + _ROUNDS])
-        for i in range(0, len(order), _ROUNDS)
-    ]
-    return np.concatenate([np.asarray(part, np.float64) for part in found])[:number]
+    positions, owner = _differences(corpus, order, predicted)
+    chunks = zip(*jax.tree.map(_chunks, positions), strict=True)
+    found = [_gaps(params, corpus, mistakes.Position(*some)) for some in chunks]
+    gaps = np.concatenate([np.zeros(0), *found])[: len(owner)]
+    return np.bincount(owner, weights=gaps, minlength=len(order))
+
+
+def _chunks(part: np.ndarray) -> np.ndarray:
+    """Cut the first axis into runs of `_POSITIONS`, the last filled up with zeros."""
+    room = -len(part) % _POSITIONS
+    filled = np.pad(part, ((0, room), *((0, 0),) * (part.ndim - 1)))
+    return filled.reshape(-1, _POSITIONS, *part.shape[1:])
+
+
+def _differences(
+    corpus: loops.Stream, order: np.ndarray, predicted: np.ndarray
+) -> tuple[mistakes.Position, np.ndarray]:
+    """Return the positions where label pairs differ, and the round of each.
+
+    The `ids` of a position are its token in the stream instead of its features.
+    """
+    starts = np.asarray(corpus.starts)[order][:, None]
+    places = np.arange(corpus.window, dtype=np.int32)[None]
+    labels = np.stack([np.asarray(corpus.labels)[starts + places], predicted])
+    before = np.pad(
+        labels[:, :, :-1],
+        ((0, 0), (0, 0), (1, 0)),
+        constant_values=corpus.space.num_labels,
+    )
+    differs = (labels[0] != labels[1]) | (before[0] != before[1])
+    differs &= places < np.asarray(corpus.lengths)[order][:, None]
+    owner, place = np.nonzero(differs)
+    parts: tuple[Any, ...] = (
+        starts[owner, 0] + place,
+        labels[:, owner, place].T,
+        before[:, owner, place].T,
+        place,
+    )
+    return mistakes.Position(*[part.astype(np.int32) for part in parts]), owner
+
+
+@jax.jit
+def _gaps(params: Any, corpus: loops.Stream, positions: mistakes.Position) -> jax.Array:
+    positions = positions._replace(ids=corpus.feature_ids[positions.ids])
+    return jax.vmap(lambda here: comparator.gap(params, here, corpus.space))(positions)
 
 
 def _on_mistakes(parts: Sequence[Any], is_mistake: np.ndarray) -> np.ndarray:

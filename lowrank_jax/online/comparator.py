@@ -17,7 +17,7 @@ from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online import mistakes
 from lowrank_jax.types import Sentence, Space
 
-__all__ = ["margin", "penalty"]
+__all__ = ["gap", "margin", "penalty"]
 
 
 class _Parts(NamedTuple):
@@ -39,33 +39,43 @@ def margin(params: Any, example: Sentence, predicted: jax.Array) -> jax.Array:
 
     def one(n: jax.Array, total: jax.Array) -> jax.Array:
         here = mistakes.position(example, differences, n)
-        both = _pair_scores(params, here, example.space)
-        return total + both[0] - both[1]
+        return total + gap(params, here, example.space)
 
     dtype = jax.tree.leaves(params)[0].dtype
     count = differences.num_positions
     return lax.fori_loop(jnp.zeros_like(count), count, one, jnp.zeros((), dtype))
 
 
-def _pair_scores(params: Any, here: mistakes.Position, space: Space) -> jax.Array:
-    """Score the true and the predicted pair of a position, and no other: (2,)."""
+def gap(params: Any, here: mistakes.Position, space: Space) -> jax.Array:
+    """Return score(true pair) - score(predicted pair) of U at one position; pure.
+
+    Entries of the two pairs are read and no other.
+    """
     labels, before = here.labels, here.previous
-    zero = here.ids[jnp.array(space.zero_order, jnp.int32)]
-    first = here.ids[jnp.array(space.first_order, jnp.int32)]
+    zero = here.ids[jnp.array(space.zero_order, jnp.int32)][:, None]
+    first = here.ids[jnp.array(space.first_order, jnp.int32)][:, None]
     parts = []
     if isinstance(params, linear.Params):
         if params.zero is not None:
-            parts.append(params.zero[zero][:, labels].sum(0))
+            parts.append(_at(params.zero, zero, labels[None]).sum(0))
         if params.first is not None:
-            parts.append(params.first[first][:, labels, before].sum(0))
+            parts.append(_at(params.first, first, labels[None], before[None]).sum(0))
     else:
-        rows = bilinear.split(params.table[first], space.num_labels)
-        products = rows.left[..., labels] * rows.right[..., before]
-        parts.append(params.table[zero][:, labels].sum(0))
-        parts.append(params.scale * products.sum((0, 1)))
+        table, size = params.table, space.num_labels
+        rank, stride = bilinear.rank_of(table, size), bilinear.stride(size)
+        parts.append(_at(table, zero, labels[None]).sum(0))
+        for j in range(rank):
+            left = _at(table, first, size * (1 + j) + labels[None])
+            right = _at(table, first, size * (1 + rank) + stride * j + before[None])
+            parts.append(params.scale * (left * right).sum(0))
     if params.transitions is not None:
         parts.append(params.transitions[labels, before])
-    return sum(parts[1:], start=parts[0])
+    both = sum(parts[1:], start=parts[0])
+    return both[0] - both[1]
+
+
+def _at(table: jax.Array, *index: jax.Array) -> jax.Array:
+    return table.at[index].get(mode="promise_in_bounds")
 
 
 def penalty(params: Any, space: Space, *, variant: str, rank: int = 1) -> jax.Array:
