@@ -20,6 +20,7 @@ __all__ = [
     "check_json",
     "check_place",
     "find_data",
+    "find_train_and_test",
     "place_of_token",
     "read_corpus",
     "write_json",
@@ -63,6 +64,15 @@ def find_data(name: str, data_dir: str | None = None) -> str:
                     return str(folder / form)
     places = " or ".join(str(folder) for folder in folders)
     raise InputError(f"{name} does not exist, nor is it in {places}; check the path.")
+
+
+def find_train_and_test(arguments: argparse.Namespace) -> tuple[str, str | None]:
+    """Return the paths of ``--train`` and, if it is given, ``--test``."""
+    test = arguments.test
+    return (
+        find_data(arguments.train, arguments.data_dir),
+        None if test is None else find_data(test, arguments.data_dir),
+    )
 
 
 def read_corpus(path: str, file_format: str) -> "Corpus":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli import arguments as kinds
-from lowrank_jax.cli import cross_validation, files, long_help, matrices
+from lowrank_jax.cli import cross_validation, files, long_help, matrices, options
 
 if TYPE_CHECKING:
     from lowrank_jax.classifier import Fit
@@ -58,15 +58,7 @@ def add_parser(commands: Any) -> None:
         type=kinds.count,
         help="of the weights; default: 1, with --cv chosen",
     )
-    add(
-        "--set",
-        metavar="NAME=VALUE",
-        action="extend",
-        nargs="+",
-        default=[],
-        dest="settings",
-        help="strengths and the like, listed below; may be given again",
-    )
+    options.add_settings(parser, "strengths and the like, listed below")
     add(
         "--cv",
         metavar="K",
@@ -89,12 +81,8 @@ def add_parser(commands: Any) -> None:
         type=kinds.share,
         help="share of each class to hold out and to score the model on, below 1",
     )
-    add(
-        "--seed",
-        metavar="N",
-        type=kinds.seed,
-        default=0,
-        help="of --split and of the folds; the fit itself has nothing random",
+    options.add_seed(
+        parser, "of --split and of the folds; the fit itself has nothing random"
     )
     add(
         "--images",

@@ -111,14 +111,4 @@ def _write(arguments: argparse.Namespace, text: str) -> None:
         if arguments.json != "-":
             sys.stdout.write(text)
         return
-    import pathlib
-
-    from lowrank_jax.checkpoint import replace_file
-
-    pathlib.Path(arguments.out).absolute().parent.mkdir(parents=True, exist_ok=True)
-    content = text.encode("utf-8")
-    replace_file(arguments.out, lambda file: _put(file, content))
-
-
-def _put(file: Any, content: bytes) -> None:
-    file.write(content)
+    files.write_text(arguments.out, text)

@@ -16,7 +16,7 @@ __all__ = ["add_parser", "run"]
 _DESCRIPTION = """\
 Run one table or figure of a paper and write numbers (JSON), a plot (PNG) and a table
 with the paper's numbers beside ours (Markdown) to a folder. Long ones keep what they
-have so far in ID.partial.json there.
+have so far in ID.partial.json there; some can go on from it (--resume).
 """
 
 _EPILOG = """\
@@ -44,6 +44,11 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "--out", metavar="DIR", default="results", help="default: results"
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on from ID.partial.json in DIR (smm-fig1)",
     )
     files.add_data_dir(parser)
     parser.set_defaults(run=run)
@@ -73,10 +78,14 @@ def run(arguments: argparse.Namespace) -> int:
     unfinished = place.with_suffix(".partial.json")
 
     def keep(result: dict[str, Any]) -> None:
-        unfinished.write_text(json.dumps(result, indent=1) + "\n")
+        files.write_json(str(unfinished), result)
 
-    takes_keep = "keep" in inspect.signature(module.run).parameters
-    more = {"keep": keep} if takes_keep else {}
+    takes = inspect.signature(module.run).parameters
+    more: dict[str, Any] = {"keep": keep} if "keep" in takes else {}
+    if arguments.resume:
+        if "before" not in takes:
+            raise InputError(f"`--resume`: {arguments.id} cannot be resumed; leave it.")
+        more["before"] = _read_unfinished(unfinished, arguments.scale)
     began = time.perf_counter()
     result = module.run(arguments.scale, arguments.data_dir, say, **more)
     result["command"] = (
@@ -84,12 +93,31 @@ def run(arguments: argparse.Namespace) -> int:
     )
     result["seconds"] = time.perf_counter() - began
     result["versions"] = _versions()
-    place.with_suffix(".json").write_text(json.dumps(result, indent=1) + "\n")
+    files.write_json(f"{place}.json", result)
     unfinished.unlink(missing_ok=True)
-    place.with_suffix(".md").write_text(getattr(module, "table", table)(result))
+    files.write_text(f"{place}.md", getattr(module, "table", table)(result))
     module.plot(result, place.with_suffix(".png"))
     print(f"wrote {place}.json, {place}.md and {place}.png")
     return 0
+
+
+def _read_unfinished(path: pathlib.Path, scale: str) -> dict[str, Any]:
+    """Read what an interrupted run kept."""
+    try:
+        kept = json.loads(path.read_text())
+    except OSError as error:
+        raise InputError(
+            f"{path}: nothing to resume ({error.strerror}); leave out `--resume`."
+        ) from None
+    except ValueError:
+        raise InputError(
+            f"{path}: not whole JSON; remove it and leave out `--resume`."
+        ) from None
+    if kept["scale"] != scale:
+        raise InputError(
+            f"{path}: kept at `--scale {kept['scale']}`, not {scale}; give that scale."
+        )
+    return kept
 
 
 def listing() -> str:

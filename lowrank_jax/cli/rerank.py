@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli import arguments as kinds
-from lowrank_jax.cli import files, long_help
+from lowrank_jax.cli import files, long_help, options
 
 if TYPE_CHECKING:
     from lowrank_jax.data.lists import Lists
@@ -91,22 +91,8 @@ def add_parser(commands: Any) -> None:
         default=5,
         help="passes over the lists; default: 5",
     )
-    add(
-        "--seed",
-        metavar="N",
-        type=kinds.seed,
-        default=0,
-        help="of the order of lists and of a random start",
-    )
-    add(
-        "--set",
-        metavar="NAME=VALUE",
-        action="extend",
-        nargs="+",
-        default=[],
-        dest="settings",
-        help="settings of the learner, listed below; may be given again",
-    )
+    options.add_seed(train, "of the order of lists and of a random start")
+    options.add_settings(train, "settings of the learner, listed below")
     add(
         "--num-features",
         metavar="V",
@@ -114,24 +100,7 @@ def add_parser(commands: Any) -> None:
         help="of svmlight files: more than every feature id; default: the largest id "
         "of the training file plus 1",
     )
-    add(
-        "--resume",
-        action="store_true",
-        help="go on from the checkpoint in the model folder; the result is that of an "
-        "unbroken run, bit for bit",
-    )
-    add(
-        "--checkpoint-seconds",
-        metavar="X",
-        type=kinds.seconds,
-        default=30.0,
-        help="at least so long between two checkpoints; default: 30",
-    )
-    add(
-        "--keep-checkpoint",
-        action="store_true",
-        help="keep a checkpoint beside the model, to add epochs later",
-    )
+    options.add_checkpoints(train)
     _add_common(train)
     long_help.add_help(train, _describe)
     train.set_defaults(run=run_train)
@@ -358,10 +327,7 @@ def _apply(arguments: argparse.Namespace, model: "RerankModel", lists: "Lists") 
     text = "".join(lines)
     is_free = arguments.out not in (None, "-")
     if is_free:
-        from lowrank_jax.checkpoint import replace_file
-
-        pathlib.Path(arguments.out).absolute().parent.mkdir(parents=True, exist_ok=True)
-        replace_file(arguments.out, lambda file: _put(file, text.encode()))
+        files.write_text(arguments.out, text)
     elif arguments.json != "-":
         sys.stdout.write(text)
     figures = _quality(lists, np.array(chosen))
@@ -380,10 +346,6 @@ def _apply(arguments: argparse.Namespace, model: "RerankModel", lists: "Lists") 
         },
     )
     return 0
-
-
-def _put(file: Any, content: bytes) -> None:
-    file.write(content)
 
 
 def _quality(lists: "Lists", chosen: Any) -> dict[str, float] | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli import arguments as kinds
-from lowrank_jax.cli import files, learners, long_help
+from lowrank_jax.cli import files, learners, long_help, options
 
 if TYPE_CHECKING:
     from lowrank_jax.data.corpus import Corpus
@@ -103,13 +103,7 @@ def add_parser(commands: Any) -> None:
         help="passes over the training data, of crf and smm at most so many "
         "iterations; default: 10, of crf 100, of smm 200",
     )
-    add(
-        "--seed",
-        metavar="N",
-        type=kinds.seed,
-        default=0,
-        help="of the order of sentences and of what else is random",
-    )
+    options.add_seed(parser, "of the order of sentences and of what else is random")
     add(
         "--fraction",
         metavar="X",
@@ -117,15 +111,7 @@ def add_parser(commands: Any) -> None:
         default=1.0,
         help="share of the training sentences to use, above 0 and up to 1",
     )
-    add(
-        "--set",
-        metavar="NAME=VALUE",
-        action="extend",
-        nargs="+",
-        default=[],
-        dest="settings",
-        help="hyper-parameters of the learner; may be given again",
-    )
+    options.add_settings(parser, "hyper-parameters of the learner")
     add(
         "--unseen-label",
         choices=("known-type", "error", "ignore"),
@@ -134,25 +120,7 @@ def add_parser(commands: Any) -> None:
         "of the model (ignore), stop (error), or stop unless its prefix and its type "
         "were seen apart, as I-LST of CoNLL-2000 is (known-type, the default)",
     )
-    add(
-        "--resume",
-        action="store_true",
-        help="go on from the checkpoint in the model folder; the result is that of an "
-        "unbroken run, bit for bit",
-    )
-    add(
-        "--checkpoint-seconds",
-        metavar="X",
-        type=kinds.seconds,
-        default=30.0,
-        help="at least so long between two checkpoints, written at the end of a pass "
-        "and when the run is interrupted; default: 30",
-    )
-    add(
-        "--keep-checkpoint",
-        action="store_true",
-        help="keep a checkpoint beside the model, to add passes later",
-    )
+    options.add_checkpoints(parser)
     add(
         "--certify",
         metavar="U",
@@ -184,10 +152,7 @@ def run(arguments: argparse.Namespace) -> int:
         return train_words.run(arguments)
     began = time.perf_counter()
     folder = pathlib.Path(arguments.model)
-    train_path = files.find_data(arguments.train, arguments.data_dir)
-    test_path = None
-    if arguments.test is not None:
-        test_path = files.find_data(arguments.test, arguments.data_dir)
+    train_path, test_path = files.find_train_and_test(arguments)
     files.check_json(arguments.json)
 
     import jax

@@ -21,10 +21,7 @@ def run(arguments: argparse.Namespace) -> int:
     began = time.perf_counter()
     folder = pathlib.Path(arguments.model)
     _check(arguments)
-    train_path = files.find_data(arguments.train, arguments.data_dir)
-    test_path = None
-    if arguments.test is not None:
-        test_path = files.find_data(arguments.test, arguments.data_dir)
+    train_path, test_path = files.find_train_and_test(arguments)
     files.check_json(arguments.json)
 
     import jax

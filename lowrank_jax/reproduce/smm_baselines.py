@@ -1,23 +1,27 @@
-"""Averaged perceptron (SMM-B6) and CRF (SMM-B5) on NETtalk, chosen as the others.
+"""What SMM Figure 1 compares with, on NETtalk, chosen as the max-margin methods are.
 
-Both are first-order chains with features of the letters. Two templates: the shipped
-``nettalk`` sees seven letters, more than a trigram of bi-symbols can; ``TRIGRAM`` sees
-what the factors that hold a bi-symbol see: two letters to either side, and their
-combinations.
+Averaged perceptron (SMM-B6) and CRF (SMM-B5) are first-order chains with features of
+the letters. Two templates: the shipped ``nettalk`` sees seven letters, more than a
+trigram of bi-symbols can; ``TRIGRAM`` sees what the factors that hold a bi-symbol see:
+two letters to either side, and their combinations. The spectral IO-HMM (SMM-B3) is
+tried with joint and with conditional moments, the latent SVM (SMM-B4) by CCCP from one
+random start.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from lowrank_jax import features, loops, metrics, models
-from lowrank_jax.batch import crf
+from lowrank_jax import data, features, loops, metrics, models
+from lowrank_jax.batch import crf, fobos, latent_svm, spectral_moments
+from lowrank_jax.decode.lattice_paths import best_paths, paths_to_words
 from lowrank_jax.online import perceptron
 from lowrank_jax.reproduce.smm_words import Split
 
-__all__ = ["TRIGRAM", "fit_crf", "fit_perceptron"]
+__all__ = ["TRIGRAM", "fit_crf", "fit_io_hmm", "fit_latent_svm", "fit_perceptron"]
 
 #: Letters at most two away, adjacent pairs and triples of them, and label transitions.
 TRIGRAM = "\n".join(
@@ -128,3 +132,119 @@ def fit_crf(
                 best = max(best, (score, setting, params), key=lambda x: x[0])
         say(f"    CRF c {strength:<5g} development {best[0]:.2f} so far")
     return _result(task, best)
+
+
+class _Words:
+    """The bi-symbols of training words, and the words to score on."""
+
+    def __init__(self, split: Split, size: int):
+        train = split.train.take(np.arange(min(size, split.train.num_sentences)))
+        self.alphabet = data.alphabet_of(train)
+        self.train, self.development, self.test = (
+            data.encode_words(self.alphabet, part)
+            for part in (train, split.development, split.test)
+        )
+
+
+def fit_io_hmm(split: Split, size: int, num_states: Sequence[int]) -> dict[str, Any]:
+    """Fit; choose states and moments on development words; score on the test.
+
+    Args:
+      split: words.
+      size: how many to train on.
+      num_states: to choose from; more than there are bi-symbols are not tried.
+    """
+    words = _Words(split, size)
+    joint = spectral_moments.count(words.alphabet, words.train)
+    moments = {
+        False: joint,
+        True: spectral_moments.conditional_moments(words.alphabet, joint),
+    }
+    lattices = {
+        name: fobos.lay_out(words.alphabet, part)
+        for name, part in (("development", words.development), ("test", words.test))
+    }
+    decode = jax.jit(lambda table, lattice: best_paths(table, lattice, cost=0.0))
+
+    def score(table: jax.Array, name: str) -> float:
+        found = paths_to_words(decode(table, lattices[name]), lattices[name])
+        return data.hamming_accuracy(getattr(words, name), found)
+
+    best: tuple[float, dict[str, Any], Any] = (-1.0, {}, None)
+    for is_conditional, own in moments.items():
+        for rank in num_states:
+            if rank > words.alphabet.num_symbols:
+                continue
+            model = spectral_moments.fit(own, rank=rank)
+            table = spectral_moments.score_table(
+                words.alphabet, model, is_conditional=is_conditional
+            )
+            development = score(table, "development")
+            setting = {"states": rank, "is_conditional": is_conditional}
+            best = max(best, (development, setting, table), key=lambda x: x[0])
+    development, setting, table = best
+    return {
+        "development": development,
+        "setting": setting,
+        "test": score(table, "test"),
+    }
+
+
+def fit_latent_svm(
+    split: Split,
+    size: int,
+    num_states: Sequence[int],
+    strengths: Sequence[float],
+    seed: int,
+    say: Callable[[str], None],
+    *,
+    num_rounds: int = 10,
+) -> dict[str, Any]:
+    """Train by CCCP; choose and score as `fit_io_hmm` does.
+
+    Args:
+      split: words.
+      size: how many to train on.
+      num_states: hidden states to choose from.
+      strengths: of the ridge, to choose from.
+      seed: of the random start.
+      say: takes one line of progress.
+      num_rounds: at most so many imputations.
+    """
+    words = _Words(split, size)
+    train, development, test = (
+        latent_svm.lay_out(words.alphabet, part)
+        for part in (words.train, words.development, words.test)
+    )
+    predict = jax.jit(latent_svm.predict)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def fit(number: int, strength: jax.Array) -> tuple[jax.Array, jax.Array]:
+        learner = latent_svm.learner(
+            num_states=number, strength=strength, step_size=10.0
+        )
+        state = learner.init(jax.random.key(seed), train)
+        state, _, done = loops.converge(
+            learner, state, train, max_iterations=num_rounds
+        )
+        return latent_svm.final_params(state), done
+
+    best: tuple[float, dict[str, Any], Any] = (-1.0, {}, None)
+    for number in num_states:
+        for strength in strengths:
+            params, done = fit(number, np.float32(strength))
+            found = np.asarray(predict(params, development))
+            score = data.hamming_accuracy(words.development, found)
+            setting = {"states": number, "strength": strength, "rounds": int(done)}
+            best = max(best, (score, setting, params), key=lambda x: x[0])
+            say(
+                f"    latent SVM states {number} strength {strength:<6g} "
+                f"development {score:.2f}, {int(done)} rounds"
+            )
+    score, setting, params = best
+    found = np.asarray(predict(params, test))
+    return {
+        "development": score,
+        "setting": setting,
+        "test": data.hamming_accuracy(words.test, found),
+    }
