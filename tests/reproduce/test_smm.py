@@ -5,7 +5,13 @@ import pytest
 
 from lowrank_jax import data
 from lowrank_jax.data.corpus import Corpus
-from lowrank_jax.reproduce import smm_baselines, smm_fig1, smm_fig2, smm_words
+from lowrank_jax.reproduce import (
+    smm_baselines,
+    smm_fig1,
+    smm_fig2,
+    smm_operators,
+    smm_words,
+)
 from lowrank_jax.reproduce.smm_words import Chosen, Setting
 
 SIZES = (40, 10, 10)
@@ -72,7 +78,7 @@ def test_the_io_hmm_and_the_latent_svm_are_chosen_on_development_words(corpus):
     assert found["setting"]["states"] == 3  # one state cannot see the next letter
     assert found["development"] > 60 and found["test"] > 60
     found = smm_baselines.fit_latent_svm(
-        split, 40, (1, 2), (1e-3,), 0, quiet, num_rounds=3
+        split, 40, (2,), (1e-3,), 0, quiet, num_rounds=2
     )
     assert set(found["setting"]) == {"states", "strength", "rounds"}
     assert found["development"] > 60 and found["test"] > 60
@@ -105,7 +111,7 @@ def pretended(monkeypatch, corpus):
         assert len({s.regulariser for s in settings}) == 1
         score = 80 + points[settings[0].regulariser] + 0.1 * drawn[-1]
         best = Chosen(score, settings[0], checkpoints[-1], "last", 5, 0.1, ())
-        return best, [best.summary()]
+        return best, [best.summary() for _ in settings]
 
     def accuracy(setting, params, part):
         return 80 + points[setting.regulariser] + 0.1 * drawn[-1]
@@ -147,6 +153,9 @@ def test_each_claim_of_the_paper_is_answered(pretended, tmp_path, scale, num_cla
     assert answers[near] == "yes"
     if scale == "full":
         assert answers["spectral is above the CRF at large sizes"] == "yes"
+        for row in result["rows"]:
+            if "tried" in row:  # above 5,000 words what was chosen there
+                assert len(row["tried"]) == (3 if row["num_words"] <= 5_000 else 1)
         large = "L2 comes near spectral at large sizes (within 0.5 points)"
         assert answers[large] == "no"
         assert {row["split"] for row in result["rows"]} == {0, 1, 2}
@@ -165,6 +174,24 @@ def test_a_resumed_figure_runs_only_what_is_missing(pretended):
     assert len(kept) == 4
     for ours, theirs in zip(again["rows"], whole["rows"], strict=True):
         assert ours["method"] == theirs["method"] and ours["test"] == theirs["test"]
+
+
+def test_an_automaton_with_all_states_scores_as_its_table(
+    corpus, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(smm_words, "read_words", lambda folder: corpus)
+    monkeypatch.setattr(smm_operators, "RANKS", (1, 6))  # a, c twice, i, the boundary
+    monkeypatch.setattr(smm_operators, "STRENGTHS", (0.1,))
+    result = smm_operators.run("small", None, quiet, sizes=SIZES, num_words=40)
+    for name in (smm_operators.SPECTRAL, smm_operators.PLAIN, smm_operators.PROJECTED):
+        one, most = (row for row in result["rows"] if row["method"] == name)
+        assert most["test"] > 90 and most["table_test"] > 90
+        if name != smm_operators.PROJECTED:  # its block has one row more
+            assert most["test"] == most["table_test"]
+        assert one["weights"] < most["weights"] and one["states"] < most["states"]
+    assert "| spectral | the table |" in smm_operators.table(result)
+    smm_operators.plot(result, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 5000
 
 
 def test_intervals_are_those_of_student():
