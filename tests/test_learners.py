@@ -21,12 +21,22 @@ from lowrank_jax.batch import (
     smoothed,
     stochastic_fobos,
     tied_fobos,
+    trigram_crf,
 )
 from lowrank_jax.data import dense_task, reranking_task, stream_lists
+from lowrank_jax.data.bisymbols import Words
 from lowrank_jax.data.lists import candidates
 from lowrank_jax.models.logistic import label_matrices
 from lowrank_jax.models.tensor import Shape
-from lowrank_jax.online import bol, bol_dense, mira, perceptron, rerank, tensor_mira
+from lowrank_jax.online import (
+    bol,
+    bol_dense,
+    mira,
+    perceptron,
+    rerank,
+    tensor_mira,
+    trigram_perceptron,
+)
 from lowrank_jax.types import Learner
 from tests.batch import test_fobos as words
 from tests.online.tasks import random_task
@@ -39,7 +49,7 @@ class Case(NamedTuple):
     settings: dict
     hyperparameter: str
     examples: object  # dtype -> examples, stacked over rounds
-    is_variant: bool = False  # of a module that another case visits in full
+    is_variant: bool = False  # of what another case, or its own tests, visit in full
 
 
 def sentences(dtype):
@@ -100,6 +110,23 @@ def latent_words(dtype):
     return jax.tree.map(lambda part: jnp.stack([part] * 3), data)
 
 
+def three_words():
+    alphabet, few, _ = words.task()
+    parts = (few.letters, few.candidates, few.mask, few.gold, few.lengths)
+    return alphabet, Words(*(part[2:5] for part in parts))
+
+
+def trigram_lattices(dtype):
+    del dtype
+    data = trigram_crf.lay_out(*three_words())
+    return jax.tree.map(lambda part: jnp.stack([jnp.asarray(part)] * 3), data)
+
+
+def trigram_words(dtype):
+    del dtype
+    return trigram_perceptron.lay_out(*three_words())
+
+
 SHORT_SEARCH = {"memory_size": 2, "max_evaluations": 3}
 
 CASES = {
@@ -149,6 +176,11 @@ CASES = {
     ),
     "smoothed": Case(smoothed, {"first_curvature": 10.0}, "strength", lattices),
     "latent_svm": Case(latent_svm, {"num_inner_steps": 3}, "strength", latent_words),
+    # Twelve tables each: op by op they take long, and have their own twins.
+    "trigram_crf": Case(trigram_crf, SHORT_SEARCH, "strength", trigram_lattices, True),
+    "trigram_perceptron": Case(
+        trigram_perceptron, {}, "step_size", trigram_words, True
+    ),
     "bol_dense exact": Case(bol_dense, {}, "step_size", matrices),
     "bol_dense power": Case(
         bol_dense,

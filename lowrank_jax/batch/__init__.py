@@ -12,6 +12,7 @@ from lowrank_jax.batch import (
     stochastic_fobos,
     streamed,
     tied_fobos,
+    trigram_crf,
 )
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "stochastic_fobos",
     "streamed",
     "tied_fobos",
+    "trigram_crf",
 ]

@@ -16,7 +16,14 @@ from lowrank_jax.decode.lattice import Lattice
 from lowrank_jax.decode.lattice_paths import best_paths, smooth_maximum
 from lowrank_jax.models import hankel
 
-__all__ = ["Hinge", "SmoothedHinge", "hinge", "hinge_loss", "smoothed_hinge"]
+__all__ = [
+    "Hinge",
+    "SmoothedHinge",
+    "gold_score",
+    "hinge",
+    "hinge_loss",
+    "smoothed_hinge",
+]
 
 
 class Hinge(NamedTuple):
@@ -47,7 +54,7 @@ def hinge(
     turned = turned.at[paths.cells.reshape(-1)].add(1)
     turned = turned.at[jnp.asarray(lattice.gold_cells)].add(-1)
     counts = jnp.moveaxis(turned[:-1].reshape(table.shape), -1, 0)
-    loss = paths.score - _gold_score(table, lattice)
+    loss = paths.score - gold_score(table, lattice)
     return Hinge(loss, paths.num_wrong, pull_back(counts))
 
 
@@ -78,7 +85,7 @@ def smoothed_hinge(
 
     def loss(table: jax.Array, cost: jax.Array) -> jax.Array:
         best = smooth_maximum(table, lattice, smoothing=smoothing, cost=cost)
-        return best - _gold_score(table, lattice)
+        return best - gold_score(table, lattice)
 
     one = jnp.ones((), table.dtype)
     value, (gradient, cost) = jax.value_and_grad(loss, (0, 1))(table, one)
@@ -99,7 +106,7 @@ def hinge_loss(
         best = best_paths(table, lattice).score
     else:
         best = smooth_maximum(table, lattice, smoothing=smoothing)
-    return best - _gold_score(table, lattice)
+    return best - gold_score(table, lattice)
 
 
 def _table(
@@ -114,7 +121,8 @@ def _table(
     return table_of(params), lambda gradient: back(gradient)[0]
 
 
-def _gold_score(table: jax.Array, lattice: Lattice) -> jax.Array:
+def gold_score(table: jax.Array, lattice: Lattice) -> jax.Array:
+    """Return the sum over words of the score of the true path."""
     flat = jnp.moveaxis(table, 0, -1).reshape(-1)
     cells = jnp.asarray(lattice.gold_cells)
     return flat.at[cells].get(mode="fill", fill_value=0).sum()

@@ -23,7 +23,7 @@ from lowrank_jax.decode.lattice import Lattice
 from lowrank_jax.decode.lattice_paths import best_paths, paths_to_words
 from lowrank_jax.linalg.svt import svt, truncated_svt
 from lowrank_jax.models import hankel
-from lowrank_jax.reproduce import smm_baselines, smm_words
+from lowrank_jax.reproduce import smm_words
 from lowrank_jax.word_tagger import WordTagger
 
 __all__ = ["NEEDS", "run"]
@@ -32,6 +32,16 @@ NEEDS = {"pycrfsuite": "CRFsuite"}
 
 NUM_REPEATS = 5
 STRENGTH, STEP_SIZE, UNFOLDING = 30.0, 0.3, "first"
+
+
+#: What CRFsuite sees: letters at most two away, adjacent pairs and triples of them.
+TEMPLATE = "\n".join(
+    f"U{length}{start + 2}:"
+    + "/".join(f"%x[{start + place},0]" for place in range(length))
+    for length in (1, 2, 3)
+    for start in range(-2, 4 - length)
+)
+TEMPLATE += "\nB\n"
 
 
 def run(
@@ -171,7 +181,7 @@ def _tagging(
 def _crfsuite(split: smm_words.Split) -> dict[str, float]:
     import pycrfsuite
 
-    template = features.parse_template(smm_baselines.TRIGRAM)
+    template = features.parse_template(TEMPLATE)
     encoder, sequences = features.Encoder.fit_transform(split.train, template)
     trainer = pycrfsuite.Trainer(algorithm="ap", verbose=False)
     labels = np.asarray(split.train.labels).tolist()

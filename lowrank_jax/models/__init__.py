@@ -10,6 +10,7 @@ from lowrank_jax.models import (
     logistic,
     matrix_logit,
     operators,
+    subpatterns,
     tensor,
     windows,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "logistic",
     "matrix_logit",
     "operators",
+    "subpatterns",
     "tensor",
     "windows",
 ]

@@ -1,11 +1,9 @@
 """What SMM Figure 1 compares with, on NETtalk, chosen as the max-margin methods are.
 
-Averaged perceptron (SMM-B6) and CRF (SMM-B5) are first-order chains with features of
-the letters. Two templates: the shipped ``nettalk`` sees seven letters, more than a
-trigram of bi-symbols can; ``TRIGRAM`` sees what the factors that hold a bi-symbol see:
-two letters to either side, and their combinations. The spectral IO-HMM (SMM-B3) is
-tried with joint and with conditional moments, the latent SVM (SMM-B4) by CCCP from one
-random start.
+The spectral IO-HMM (SMM-B3) is tried with joint and with conditional moments, the
+latent SVM (SMM-B4) by CCCP from one random start. Beside the paper's baselines stands
+an averaged perceptron whose features see seven letters, more than a trigram can, on a
+first-order chain. `smm_subpatterns` has the trigram CRF and perceptron.
 """
 
 import functools
@@ -16,21 +14,12 @@ import jax
 import numpy as np
 
 from lowrank_jax import data, features, loops, metrics, models
-from lowrank_jax.batch import crf, fobos, latent_svm, spectral_moments
+from lowrank_jax.batch import fobos, latent_svm, spectral_moments
 from lowrank_jax.decode.lattice_paths import best_paths, paths_to_words
 from lowrank_jax.online import perceptron
 from lowrank_jax.reproduce.smm_words import Split
 
-__all__ = ["TRIGRAM", "fit_crf", "fit_io_hmm", "fit_latent_svm", "fit_perceptron"]
-
-#: Letters at most two away, adjacent pairs and triples of them, and label transitions.
-TRIGRAM = "\n".join(
-    f"U{length}{start + 2}:"
-    + "/".join(f"%x[{start + place},0]" for place in range(length))
-    for length in (1, 2, 3)
-    for start in range(-2, 4 - length)
-)
-TRIGRAM += "\nB\n"
+__all__ = ["fit_io_hmm", "fit_latent_svm", "fit_perceptron"]
 
 
 class _Task:
@@ -52,12 +41,6 @@ class _Task:
         return metrics.token_accuracy(np.asarray(self._parts[name].labels), found)
 
 
-def _template(text: str) -> features.Template:
-    if "\n" in text:
-        return features.parse_template(text)
-    return features.read_template(text)
-
-
 def _result(task: _Task, best: tuple[float, dict[str, Any], Any]) -> dict[str, Any]:
     development, setting, params = best
     return {
@@ -75,11 +58,11 @@ def fit_perceptron(
     Args:
       split: words.
       size: how many to train on.
-      template: a shipped one by name, or a text of several lines.
+      template: a shipped one by name, or a path.
       passes: to choose from, ascending.
       seed: of the order of words.
     """
-    task = _Task(split, size, _template(template))
+    task = _Task(split, size, features.read_template(template))
     final = jax.jit(perceptron.final_params)
     best: tuple[float, dict[str, Any], Any] = (-1.0, {}, None)
     for done in loops.passes(
@@ -93,44 +76,6 @@ def fit_perceptron(
             params = final(done.state)
             score = task.score(params, "development")
             best = max(best, (score, {"passes": number}, params), key=lambda x: x[0])
-    return _result(task, best)
-
-
-def fit_crf(
-    split: Split,
-    size: int,
-    template: str,
-    strengths: Sequence[float],
-    iterations: Sequence[int],
-    say: Callable[[str], None],
-) -> dict[str, Any]:
-    """Train by L-BFGS with an L2 penalty; choose and score as `fit_perceptron` does.
-
-    Args:
-      split: words.
-      size: how many to train on.
-      template: as in `fit_perceptron`.
-      strengths: c of `batch.crf`, to choose from.
-      iterations: to choose from, ascending.
-      say: takes one line of progress.
-    """
-    task = _Task(split, size, _template(template))
-    corpus = crf.lay_out(task.train)
-    best: tuple[float, dict[str, Any], Any] = (-1.0, {}, None)
-    for strength in strengths:
-        for done in loops.iterations(
-            crf.learner(strength=strength),
-            corpus,
-            key=jax.random.key(0),
-            num_iterations=max(iterations),
-        ):
-            number = done.pass_index + 1
-            if number in iterations or done.trace.converged:
-                params = jax.tree.map(lambda part: part.copy(), done.state.params)
-                score = task.score(params, "development")
-                setting = {"strength": strength, "iterations": number}
-                best = max(best, (score, setting, params), key=lambda x: x[0])
-        say(f"    CRF c {strength:<5g} development {best[0]:.2f} so far")
     return _result(task, best)
 
 

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lowrank_jax.reproduce import smm_baselines, smm_words
+from lowrank_jax.reproduce import smm_baselines, smm_subpatterns, smm_words
 from lowrank_jax.reproduce.smm_words import Setting, Split, Task, interval, shown
 
 __all__ = ["plot", "run", "table"]
 
 NUM_WORDS = (500, 1_000, 2_000, 5_000, 10_000, 15_000)
 CHECKPOINTS = (100, 200)
-PASSES = (1, 2, 3, 4, 6, 8, 10, 12, 15, 20)
+PASSES = (1, 2, 3, 4, 6, 8, 10, 15)
 CRF_STRENGTHS, CRF_ITERATIONS = (0.3, 1.0, 3.0), (15, 30, 60)
 HMM_STATES = (10, 20, 40, 60, 80, 100)
 LATENT_STATES, LATENT_STRENGTHS = (2, 4), (1e-4, 1e-3, 1e-2)
@@ -29,10 +29,8 @@ SPECTRAL, PLAIN, SQUARED = "spectral", "unregularised", "L2"
 PERCEPTRON, CRF = "perceptron", "CRF"
 WIDE = "perceptron, seven letters"
 HMM, LATENT = "spectral IO-HMM", "latent SVM"
-ALL_ORDERS = (f"{SPECTRAL}, orders 1 to 3", f"{PLAIN}, orders 1 to 3")
 MANY = 5_000  # above so many words the setting chosen for as many is taken
-#: Costly ones that are run up to so many words.
-AT_MOST = {ALL_ORDERS[0]: MANY, ALL_ORDERS[1]: MANY, LATENT: 2_000}
+AT_MOST = {LATENT: 2_000}  # costly, and far behind the others
 
 
 def settings_of(name: str, num_words: int) -> list[Setting]:
@@ -46,13 +44,6 @@ def settings_of(name: str, num_words: int) -> list[Setting]:
         PLAIN: [Setting("none", 0.0, c) for c in step_sizes],
         SQUARED: [
             Setting("squared_frobenius", t * scale, 0.15) for t in (0.15, 0.5, 1.5)
-        ],
-        ALL_ORDERS[0]: [
-            Setting("nuclear", t * scale, 0.1, "last", "stacked")
-            for t in (3.0, 10.0, 30.0)
-        ],
-        ALL_ORDERS[1]: [
-            Setting("none", 0.0, c / 2, "last", "stacked") for c in step_sizes
         ],
     }[name]
 
@@ -105,7 +96,7 @@ def run(
                         seed=seed,
                         task=task,
                         checkpoints=result["checkpoints"],
-                        chosen=_chosen(result["rows"], seed, name),
+                        chosen=_row_of(result["rows"], seed, MANY, name),
                         say=say,
                     )
                 )
@@ -129,15 +120,16 @@ class _Given(NamedTuple):
     seed: int
     task: Callable[[], Task]
     checkpoints: list[int]
-    chosen: int | None  # which setting was best for `MANY` words of this split
+    chosen: dict[str, Any] | None  # its row for `MANY` words of this split
     say: Callable[[str], None]
 
 
-def _chosen(rows: list[dict[str, Any]], seed: int, name: str) -> int | None:
+def _row_of(
+    rows: list[dict[str, Any]], seed: int, size: int, name: str
+) -> dict[str, Any] | None:
     for row in rows:
-        if (row["split"], row["num_words"], row["method"]) == (seed, MANY, name):
-            scores = [tried["development"] for tried in row.get("tried", ())]
-            return scores.index(max(scores)) if scores else None
+        if (row["split"], row["num_words"], row["method"]) == (seed, size, name):
+            return row
     return None
 
 
@@ -147,25 +139,29 @@ def _methods(is_full: bool) -> dict[str, Callable[[_Given], dict[str, Any]]]:
     def max_margin(name: str, given: _Given) -> dict[str, Any]:
         settings = settings_of(name, given.size)[:: 1 if is_full else 2]
         if given.size > MANY and given.chosen is not None:
-            settings = [settings[given.chosen]]
+            scores = [tried["development"] for tried in given.chosen["tried"]]
+            settings = [settings[scores.index(max(scores))]]
         task = given.task()
         best, tried = smm_words.choose(settings, task, given.checkpoints, given.say)
         test = smm_words.accuracy(best.setting, best.params, task.test)
         return {**best.summary(), "test": test, "tried": tried}
 
-    def perceptron(template: str, given: _Given) -> dict[str, Any]:
-        return smm_baselines.fit_perceptron(
-            given.split, given.size, template, PASSES, given.seed
+    def perceptron(given: _Given) -> dict[str, Any]:
+        return smm_subpatterns.fit_perceptron(
+            given.split, given.size, PASSES, given.seed
         )
 
     def crf(given: _Given) -> dict[str, Any]:
-        return smm_baselines.fit_crf(
-            given.split,
-            given.size,
-            smm_baselines.TRIGRAM,
-            CRF_STRENGTHS,
-            CRF_ITERATIONS,
-            given.say,
+        strengths: tuple[float, ...] = CRF_STRENGTHS
+        if given.size > MANY and given.chosen is not None:
+            strengths = (given.chosen["setting"]["strength"],)
+        return smm_subpatterns.fit_crf(
+            given.split, given.size, strengths, CRF_ITERATIONS, given.say
+        )
+
+    def wide(given: _Given) -> dict[str, Any]:
+        return smm_baselines.fit_perceptron(
+            given.split, given.size, "nettalk", PASSES, given.seed
         )
 
     def hmm(given: _Given) -> dict[str, Any]:
@@ -181,16 +177,12 @@ def _methods(is_full: bool) -> dict[str, Callable[[_Given], dict[str, Any]]]:
             given.say,
         )
 
-    bind = functools.partial
     quick: dict[str, Callable[[_Given], dict[str, Any]]]
-    quick = {name: bind(max_margin, name) for name in (SPECTRAL, PLAIN, SQUARED)}
-    quick[PERCEPTRON] = bind(perceptron, smm_baselines.TRIGRAM)
-    quick[WIDE] = bind(perceptron, "nettalk")
-    quick[HMM] = hmm
-    if not is_full:
-        return quick
-    all_orders = {name: bind(max_margin, name) for name in ALL_ORDERS}
-    return quick | {CRF: crf, LATENT: latent} | all_orders
+    quick = {
+        name: functools.partial(max_margin, name) for name in (SPECTRAL, PLAIN, SQUARED)
+    }
+    quick |= {PERCEPTRON: perceptron, WIDE: wide, HMM: hmm}
+    return quick | {CRF: crf, LATENT: latent} if is_full else quick
 
 
 def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
