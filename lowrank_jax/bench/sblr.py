@@ -322,7 +322,8 @@ def _skglm_to_goal(
     columns = np.asfortranarray(flat)  # as it likes them
 
     def make(tol: float) -> Callable[[], Any]:
-        return lambda: SparseLogisticRegression(alpha=l1, tol=tol).fit(columns, y)
+        options = {"alpha": l1, "tol": tol, "max_iter": 200, "max_epochs": 5000}
+        return lambda: SparseLogisticRegression(**options).fit(columns, y)
 
     def is_good(model: Any) -> bool:
         offset = float(np.ravel(model.intercept_)[0])
