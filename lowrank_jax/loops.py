@@ -217,6 +217,8 @@ def passes(
     num_passes: int,
     state: Any = None,
     first_pass: int = 0,
+    every: int | None = None,
+    on_rounds: Callable[[int, Any], None] | None = None,
 ) -> Iterator[Pass]:
     """Train and hand out each pass as it ends.
 
@@ -230,9 +232,15 @@ def passes(
       num_passes: in all, counting those before `first_pass`.
       state: where to go on from; None starts anew. It is donated.
       first_pass: index of the first pass to run.
+      every: call `on_rounds` after so many rounds of a pass, and again, and at its end;
+        None calls it at the end alone. The result does not depend on it.
+      on_rounds: takes the number of rounds since the first pass, and the state, which
+        is given away to the next rounds: copy what must stay.
     """
     checks.whole(num_passes=num_passes)
     checks.whole(least=0, first_pass=first_pass)
+    if every is not None:
+        checks.whole(every=every)
     if corpus.starts.shape[0] == 0:
         raise checks.InputError("There is no sentence to train on.")
     num_unknown = int((corpus.labels < 0).sum())
@@ -246,17 +254,29 @@ def passes(
     began = time.perf_counter()
     if state is None:
         state = jax.jit(learner.init)(key_start, sentence(corpus, 0))
+    length = num_sentences if every is None else min(every, num_sentences)
+    ends = [*range(length, num_sentences, length), num_sentences]
+    starts = [0, *ends[:-1]]
     order = pass_order(key, first_pass, num_sentences)
-    compiled = _program(learner).lower(state, corpus, order).compile()
+    compiled = {
+        size: _program(learner).lower(state, corpus, order[:size]).compile()
+        for size in {end - start for start, end in zip(starts, ends, strict=True)}
+    }
     jax.block_until_ready(state)
     compile_seconds = time.perf_counter() - began
     for index in range(first_pass, num_passes):
         order = pass_order(key, index, num_sentences).block_until_ready()
-        began = time.perf_counter()
-        state, trace = compiled(state, corpus, order)
-        jax.block_until_ready((state, trace))
-        seconds = time.perf_counter() - began
-        yield Pass(index, state, jax.device_get(trace), seconds, compile_seconds)
+        seconds, traces = 0.0, []
+        for start, end in zip(starts, ends, strict=True):
+            began = time.perf_counter()
+            state, trace = compiled[end - start](state, corpus, order[start:end])
+            jax.block_until_ready((state, trace))
+            seconds += time.perf_counter() - began
+            traces.append(jax.device_get(trace))
+            if on_rounds is not None:
+                on_rounds(index * num_sentences + end, state)
+        whole = jax.tree.map(lambda *parts: np.concatenate(parts), *traces)
+        yield Pass(index, state, whole, seconds, compile_seconds)
         compile_seconds = 0.0
 
 

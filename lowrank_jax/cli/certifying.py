@@ -79,19 +79,14 @@ def comparator(arguments: argparse.Namespace, encoder: "Encoder") -> Any:
 
 def watch(
     arguments: argparse.Namespace, settings: dict[str, Any]
-) -> Callable[[loops.Pass], dict[str, Any]] | None:
-    """Return what looks at the exact spectrum every so many passes, if asked to."""
-    every = arguments.certify_every
-    if every is None or arguments.learner == "sp":
+) -> Callable[[Any], dict[str, Any]] | None:
+    """Return what looks at the exact spectrum of a state, if it is asked for."""
+    if arguments.certify_every is None or arguments.learner == "sp":
         return None
     kind = _kind(arguments.learner, settings)
 
-    def look(done: loops.Pass) -> dict[str, Any]:
-        if (done.pass_index + 1) % every:
-            return {}
-        ended = certify.conjugate(
-            done.state, variant=kind["variant"], rank=kind["rank"]
-        )
+    def look(state: Any) -> dict[str, Any]:
+        ended = certify.conjugate(state, variant=kind["variant"], rank=kind["rank"])
         assert ended.spectrum is not None
         return {"conjugate": ended.value, "spectrum": ended.spectrum._asdict()}
 

@@ -135,7 +135,8 @@ def add_parser(commands: Any) -> None:
         "--certify-every",
         metavar="N",
         type=kinds.count,
-        help="also log the exact spectrum of the dual after every N passes",
+        help="also log the exact spectrum of the dual (sigma_2/sigma_1 of all blocks) "
+        "after every N rounds of a pass, and at its end",
     )
     add("--json", metavar="FILE", help="write the results there; - prints them")
     files.add_data_dir(parser)
@@ -225,7 +226,8 @@ def _train(
         checkpoint_seconds=arguments.checkpoint_seconds,
         keep_checkpoint=arguments.keep_checkpoint,
         keep_traces=arguments.certify is not None,
-        on_pass=certifying.watch(arguments, settings),
+        every=arguments.certify_every,
+        on_rounds=certifying.watch(arguments, settings),
     )
     read_seconds = time.perf_counter() - began
     outcome = training.run(job, resume=arguments.resume)

@@ -40,7 +40,8 @@ class Job(NamedTuple):
       checkpoint_seconds: at least so long between two checkpoints.
       keep_checkpoint: whether one is written at the end, too.
       keep_traces: whether what each round recorded is kept, for a certificate.
-      on_pass: called with each pass as it ends; what it returns goes into the history.
+      every: rounds after which an online learner's state is looked at.
+      on_rounds: called with the state then; what it returns goes into the history.
     """
 
     learner: "Learner"
@@ -54,7 +55,8 @@ class Job(NamedTuple):
     checkpoint_seconds: float
     keep_checkpoint: bool
     keep_traces: bool = False
-    on_pass: Callable[[loops.Pass], dict[str, Any]] | None = None
+    every: int | None = None
+    on_rounds: Callable[[Any], dict[str, Any]] | None = None
 
 
 class Outcome(NamedTuple):
@@ -102,14 +104,16 @@ def run(job: Job, *, resume: bool) -> Outcome:
     message = "lowrank-jax: stopping after this pass; again to stop at once."
     unit = "iteration" if job.kind == "batch" else "pass"
     progress = Progress(job.num_passes, len(history), unit)
+    looks: list[dict[str, Any]] = []
     with StopRequest(message) as stop, progress:
-        for done in _passes(job, state, len(history)):
+        for done in _passes(job, state, len(history), looks):
             compile_seconds += done.compile_seconds
             history.append(_entry(done, job))
             if job.keep_traces:
                 traces.append(_narrow(done.trace))
-            if job.on_pass is not None:
-                history[-1] |= job.on_pass(done)
+            if looks:
+                history[-1]["rounds"] = looks.copy()
+                looks.clear()
             progress.show(history[-1])
             is_last = _is_done(history, job)
             is_due = time.monotonic() - saved_at >= job.checkpoint_seconds
@@ -202,11 +206,23 @@ def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     return found
 
 
-def _passes(job: Job, state: Any, num_done: int) -> Iterator[loops.Pass]:
-    """Run what is left to do."""
+def _passes(
+    job: Job, state: Any, num_done: int, looks: list[dict[str, Any]]
+) -> Iterator[loops.Pass]:
+    """Run what is left to do; what `on_rounds` returns goes to `looks`."""
     key = jax.random.key(job.seed)
+
+    def look(num_rounds: int, state: Any) -> None:
+        assert job.on_rounds is not None
+        looks.append({"num_rounds": num_rounds, **job.on_rounds(state)})
+
     if job.kind != "batch":
-        passes = reranker.passes if job.kind == "lists" else loops.passes
+        passes: Callable[..., Iterator[loops.Pass]] = reranker.passes
+        more: dict[str, Any] = {}
+        if job.kind == "online":
+            passes = loops.passes
+            more["every"] = job.every
+            more["on_rounds"] = look if job.on_rounds is not None else None
         return passes(
             job.learner,
             job.corpus,
@@ -214,6 +230,7 @@ def _passes(job: Job, state: Any, num_done: int) -> Iterator[loops.Pass]:
             num_passes=job.num_passes,
             state=state,
             first_pass=num_done,
+            **more,
         )
     return loops.iterations(
         job.learner,

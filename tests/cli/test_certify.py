@@ -31,14 +31,21 @@ def test_train_certifies_its_run(cli, files, tmp_path):
 
 def test_resumed_run_has_the_certificate_of_an_unbroken_one(cli, files, tmp_path):
     broken, whole = tmp_path / "broken", tmp_path / "whole"
-    more = ("--certify", "--certify-every", 2)
+    more = ("--certify", "--certify-every", 15)
     one = (*train("bol", files, broken, *more), "--keep-checkpoint")
     assert cli(*one, "--passes", 1).status == 0
     assert cli(*one, "--passes", 2, "--resume").status == 0
     assert cli(*train("bol", files, whole, *more)).status == 0
     assert certificate(broken)["regret"] == certificate(whole)["regret"]
     assert certificate(broken)["passes"] == certificate(whole)["passes"]
-    assert certificate(whole)["passes"][1]["spectrum"]["num_blocks"] > 0
+    looks = [look for done in certificate(whole)["passes"] for look in done["rounds"]]
+    assert [look["num_rounds"] for look in looks] == [15, 30, 40, 55, 70, 80]
+    last = certificate(whole)
+    assert looks[-1]["spectrum"] == last["spectrum"]
+    assert looks[-1]["conjugate"] == last["conjugate"] >= looks[0]["conjugate"] > 0
+    plain = tmp_path / "plain"
+    assert cli(*train("bol", files, plain, "--certify")).status == 0
+    assert certificate(plain)["regret"] == certificate(whole)["regret"]
 
 
 @pytest.mark.parametrize(
