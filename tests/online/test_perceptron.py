@@ -90,20 +90,21 @@ def test_squared_norm_counts_every_repeat(name):
         assert int(found.num_wrong) == (guess != labels).sum()
 
 
-@pytest.mark.parametrize("largest", [0.05, 10.0])
+@pytest.mark.parametrize(("largest", "cost"), [(0.05, "hamming"), (10.0, "one")])
 @pytest.mark.parametrize("name", SPACES)
-def test_mira_equals_plain_loops(name, largest):
+def test_mira_equals_plain_loops(name, largest, cost):
     orders, has_transitions, shared = SPACES[name]
     sequences = random_task(orders, has_transitions=has_transitions, shared=shared)
-    learner = mira.learner(max_step_size=largest, averaging="none", dtype=jnp.float64)
+    learner = mira.learner(max_step_size=largest, cost=cost, dtype=jnp.float64)
     state, trace = in_order(learner, sequences, 2)
-    expected, rounds = twins.mira(sequences, 2, largest)
+    last, mean, rounds = twins.mira(sequences, 2, largest, cost == "one")
     costs, margins, steps = (np.array(part) for part in zip(*rounds, strict=True))
     assert (steps == largest).any() == (largest < 1)
     np.testing.assert_array_equal(trace.num_wrong, costs)
     np.testing.assert_allclose(trace.margin, margins, atol=1e-9)
     np.testing.assert_allclose(trace.step_size, steps, rtol=1e-9, atol=1e-12)
-    assert_same_weights(state.params, expected, sequences.space, rtol=1e-9)
+    assert_same_weights(state.params, last, sequences.space, rtol=1e-9)
+    assert_same_weights(mira.final_params(state), mean, sequences.space, rtol=1e-9)
     assert (trace.dual_increment >= -1e-12).all()
 
 

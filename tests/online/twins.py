@@ -106,24 +106,29 @@ def perceptron(sequences, num_passes, step):
     return w, mean, rounds
 
 
-def mira(sequences, num_passes, largest):
-    """Plain loops over PA-I with the Hamming cost and the model's own prediction."""
+def mira(sequences, num_passes, largest, cost_of_one=False):
+    """Plain loops over PA-I with the model's own prediction.
+
+    Returns last and averaged weights and ``(wrong labels, margin, step)`` of the rounds.
+    """
     space = sequences.space
-    w, rounds = empty(space), []
+    w, total, rounds = empty(space), empty(space), []
     for _ in range(num_passes):
         for ids, labels in sentences(sequences):
             guess = viterbi(space, w, ids)
             delta = combine(
                 features(space, ids, labels), features(space, ids, guess), -1
             )
-            cost, norm, margin = int((guess != labels).sum()), dot(delta, delta), 0.0
-            step = 0.0
-            if cost:
+            num_wrong, margin, step = int((guess != labels).sum()), 0.0, 0.0
+            if num_wrong:
+                cost = 1 if cost_of_one else num_wrong
                 margin = dot(w, delta)
-                step = min(largest, max(0.0, cost - margin) / norm)
+                step = min(largest, max(0.0, cost - margin) / dot(delta, delta))
             w = combine(w, delta, step)
-            rounds.append((cost, margin, step))
-    return w, rounds
+            total = combine(total, w, 1)
+            rounds.append((num_wrong, margin, step))
+    mean = Weights(*(part / len(rounds) for part in total))
+    return w, mean, rounds
 
 
 def power(block, start, num_steps):
