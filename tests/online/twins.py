@@ -109,7 +109,7 @@ def perceptron(sequences, num_passes, step):
 def mira(sequences, num_passes, largest, cost_of_one=False):
     """Plain loops over PA-I with the model's own prediction.
 
-    Returns last and averaged weights and ``(wrong labels, margin, step)`` of the rounds.
+    Returns last and averaged weights, and ``(wrong labels, margin, step)`` of rounds.
     """
     space = sequences.space
     w, total, rounds = empty(space), empty(space), []
