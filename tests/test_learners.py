@@ -19,6 +19,7 @@ from lowrank_jax.batch import (
     fobos,
     latent_svm,
     smoothed,
+    sparse_newton,
     stochastic_fobos,
     tied_fobos,
     trigram_crf,
@@ -176,6 +177,14 @@ CASES = {
     ),
     "smoothed": Case(smoothed, {"first_curvature": 10.0}, "strength", lattices),
     "latent_svm": Case(latent_svm, {"num_inner_steps": 3}, "strength", latent_words),
+    # Loops within loops: op by op they take long, and have their own twin.
+    "sparse_newton": Case(
+        sparse_newton,
+        {"l1": 0.05, "working_set": 4, "max_inner_steps": 1},
+        "l2",
+        labelled_matrices,
+        True,
+    ),
     # Twelve tables each: op by op they take long, and have their own twins.
     "trigram_crf": Case(trigram_crf, SHORT_SEARCH, "strength", trigram_lattices, True),
     "trigram_perceptron": Case(
