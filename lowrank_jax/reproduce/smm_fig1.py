@@ -200,8 +200,16 @@ def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
     for name, curve in curves.items():
         own = [row for row in rows if row["method"] == name]
         for size in sorted({row["num_words"] for row in own}):
-            mean, half = interval([r["test"] for r in own if r["num_words"] == size])
-            curve.append({"num_words": size, "test": mean, "half_width": half})
+            tests = [row["test"] for row in own if row["num_words"] == size]
+            mean, half = interval(tests)
+            curve.append(
+                {
+                    "num_words": size,
+                    "test": mean,
+                    "half_width": half,
+                    "num_splits": len(tests),
+                }
+            )
     return {"curves": curves, "claims": _claims(rows)}
 
 
@@ -212,7 +220,9 @@ def _claims(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     sizes = sorted({row["num_words"] for row in rows})
 
     def ahead(left: str, at: int, right: str, of: int) -> tuple[float, float]:
-        return interval([scores[s, at, left] - scores[s, of, right] for s in splits])
+        pairs = [((s, at, left), (s, of, right)) for s in splits]
+        both = [pair for pair in pairs if pair[0] in scores and pair[1] in scores]
+        return interval([scores[mine] - scores[theirs] for mine, theirs in both])
 
     claims = []
 
@@ -284,7 +294,10 @@ def table(result: dict[str, Any]) -> str:
         cells = [name]
         for size in sizes:
             point = points.get(size)
-            cells.append(shown(point["test"], point["half_width"]) if point else "")
+            text = shown(point["test"], point["half_width"]) if point else ""
+            if point and point["num_splits"] < result["splits"]:
+                text += f" ({point['num_splits']} splits)"
+            cells.append(text)
         lines.append("| " + " | ".join(cells) + " |")
     lines += [
         "",
