@@ -11,7 +11,7 @@ rounds is averaging in the dual (DR-B9), kept lazily as
 :math:`\sum_t (t-1)\,C\,\Delta\Phi^t`.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,9 @@ from lowrank_jax.models import linear
 from lowrank_jax.online import mistakes, moves
 from lowrank_jax.types import Learner, Sentence
 
-__all__ = ["Info", "State", "final_params", "learner"]
+__all__ = ["Info", "State", "average", "final_params", "learner"]
+
+Tree = TypeVar("Tree")
 
 
 class State(NamedTuple):
@@ -155,11 +157,20 @@ def move(
 
 def final_params(state: State) -> linear.Params:
     """Return the model to predict with: the average over rounds, if it was kept."""
-    if state.sums is None:
-        return state.params
-    num_rounds = jnp.maximum(state.num_rounds, 1)
+    return average(state.params, state.sums, state.num_rounds)
+
+
+def average(params: Tree, sums: Tree | None, num_rounds: jax.Array) -> Tree:
+    r"""Return the mean of the weights over rounds, from their lazy sums.
+
+    Args:
+      params: after the last round.
+      sums: :math:`\sum_t (t - 1)` times the move of round t; None gives the last.
+      num_rounds: t.
+    """
+    if sums is None:
+        return params
+    number = jnp.maximum(num_rounds, 1)
     return jax.tree.map(
-        lambda last, total: last - total / num_rounds.astype(last.dtype),
-        state.params,
-        state.sums,
+        lambda last, total: last - total / number.astype(last.dtype), params, sums
     )

@@ -24,6 +24,7 @@ from jax import lax
 from lowrank_jax import checks
 from lowrank_jax.data.bisymbols import Alphabet, Words
 from lowrank_jax.models import subpatterns
+from lowrank_jax.online import perceptron
 from lowrank_jax.types import Learner
 
 __all__ = ["Info", "State", "Word", "final_params", "lay_out", "learner", "run_pass"]
@@ -259,11 +260,4 @@ def run_pass(
 
 def final_params(state: State) -> subpatterns.Params:
     """Return the model to predict with: the average over rounds, if it was kept."""
-    if state.sums is None:
-        return state.params
-    num_rounds = jnp.maximum(state.num_rounds, 1)
-    return jax.tree.map(
-        lambda last, total: last - total / num_rounds.astype(last.dtype),
-        state.params,
-        state.sums,
-    )
+    return perceptron.average(state.params, state.sums, state.num_rounds)
