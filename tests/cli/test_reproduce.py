@@ -63,7 +63,7 @@ def test_an_interrupted_experiment_goes_on_where_it_stopped(module, cli, tmp_pat
 
 def test_what_cannot_be_resumed_says_so(cli, tmp_path):
     done = cli("reproduce", "sblr-fig3", "--resume", "--out", tmp_path)
-    refused(done, "--resume", "sblr-fig3")
+    refused(done, "--resume", "sblr-fig3 cannot be resumed")
     refused(cli("reproduce", "table9", "--out", tmp_path), "table9", "bol-fig3")
 
 
