@@ -83,7 +83,9 @@ def complete(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return all settings, those not given by default."""
     settings = {option: p.default for option, p in _options(name).items()} | dict(given)
     if settings.get("start") == "auto":  # equal components would stay equal (DR-T3)
-        settings["start"] = "constant" if settings["num_components"] == 1 else "random"
+        settings["start"] = (
+            "constant" if settings["num_components"] == 1 else "positive"
+        )
     return {
         **settings,
         "dtype": learners.to_json({"dtype": settings["dtype"]})["dtype"],

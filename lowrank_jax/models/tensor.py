@@ -242,16 +242,24 @@ def constant(shape: Shape, dtype: jnp.dtype) -> Params:
     return tuple(part * shape.num_components ** (-1 / shape.order) for part in one)
 
 
-def random(key: jax.Array, shape: Shape, dtype: jnp.dtype) -> Params:
-    """Return entries uniform in -1..1, scaled to a tensor of Frobenius norm 1 (TM-I1).
+def random(
+    key: jax.Array, shape: Shape, dtype: jnp.dtype, *, lowest: float = -1.0
+) -> Params:
+    """Return uniform entries, scaled to a tensor of Frobenius norm 1 (TM-I1).
 
     The vectors of all modes and components get the same length.
+
+    Args:
+      key: of the random numbers.
+      shape: of the tensor.
+      dtype: of the entries.
+      lowest: entries are uniform between it and 1, before they are scaled.
     """
     keys = jax.random.split(key, shape.order)
     drawn = []
     for part, size in zip(keys, shape.sizes, strict=True):
         entries = jax.random.uniform(
-            part, (shape.num_components, size), dtype, minval=-1, maxval=1
+            part, (shape.num_components, size), dtype, minval=lowest, maxval=1
         )
         drawn.append(entries / jnp.linalg.norm(entries, axis=1, keepdims=True))
     square = gram(tuple(drawn), tuple(drawn)).sum()

@@ -117,8 +117,10 @@ def learner(
       step: ``"paper"``, ``"exact"`` or ``"bcd"``.
       max_step_size: :math:`C`, positive. May be traced.
       num_sweeps: times that a round goes over all vectors. Static.
-      start: ``"constant"`` (as the paper; all components equal) or ``"random"``
-        (recommended where H > 1).
+      start: ``"constant"`` (as the paper; all components equal), ``"positive"``
+        (entries uniform in 0..1 before scaling; recommended where H > 1) or
+        ``"random"`` (in -1..1: the weight of a feature that decides alone, as the
+        score of a base system, may take long to find its sign, or lose it again).
       averaging: ``"average"`` keeps the mean over rounds of each vector; ``"none"``.
       cost: :math:`\rho`: ``"quality"`` (difference of quality) or ``"one"``.
       oracle: of several best candidates the ``"first"`` or the ``"nearest"``, the one
@@ -134,7 +136,7 @@ def learner(
     checks.whole(num_sweeps=num_sweeps, num_components=shape.num_components)
     checks.whole(num_best=num_best)
     checks.choice(("paper", "exact", "bcd"), step=step)
-    checks.choice(("constant", "random"), start=start)
+    checks.choice(("constant", "positive", "random"), start=start)
     checks.choice(("average", "none"), averaging=averaging)
     checks.choice(("quality", "one"), cost=cost)
     checks.choice(("first", "nearest"), oracle=oracle)
@@ -149,11 +151,11 @@ def learner(
                 f"`shape` has {shape.num_cells} cells, and the lists have "
                 f"{example.num_features}; bring them to it with `data.lists.remap`."
             )
-        params = (
-            tensor.constant(shape, dtype)
-            if start == "constant"
-            else tensor.random(key, shape, dtype)
-        )
+        if start == "constant":
+            params = tensor.constant(shape, dtype)
+        else:
+            lowest = 0.0 if start == "positive" else -1.0
+            params = tensor.random(key, shape, dtype, lowest=lowest)
         sums = jax.tree.map(jnp.zeros_like, params) if averaging == "average" else None
         return State(params, sums, jnp.zeros((), jnp.int32))
 

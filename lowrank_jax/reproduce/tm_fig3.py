@@ -19,7 +19,7 @@ from lowrank_jax.reproduce.tm_tables import markdown, pyplot
 
 __all__ = ["plot", "run", "table"]
 
-SETTING = Tensor(order=2, num_components=2, start="random")
+SETTING = Tensor(order=2, num_components=2, start="positive")
 
 
 def run(

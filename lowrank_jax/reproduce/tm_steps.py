@@ -28,7 +28,7 @@ def run(
     say: Callable[[str], None],
     *,
     limits: Sequence[float] = LIMITS,
-    models: Sequence[tuple[int, str]] = ((1, "constant"), (2, "random")),
+    models: Sequence[tuple[int, str]] = ((1, "constant"), (2, "positive")),
     decodings: Sequence[str] = ("cost", "plain"),
 ) -> list[dict[str, Any]]:
     """Compare the two rules, for D = 2 and the surrogate mapping.

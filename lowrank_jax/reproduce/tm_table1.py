@@ -3,8 +3,8 @@
 Orders 2 to 4, 1 to 3 components, both mappings, four training sizes, and beside them
 MIRA and the perceptron; all averaged over rounds. Two families:
 
-* `recommended`: ``step="bcd"``, cost-augmented decoding, random start where H > 1, and
-  MIRA with the same decoding;
+* `recommended`: ``step="bcd"``, cost-augmented decoding, a positive random start where
+  H > 1, and MIRA with the same decoding;
 * `printed`: TM-Eq6 and TM-Alg2 as they stand (plain decoding, constant start), and
   MIRA with plain decoding.
 
@@ -83,7 +83,7 @@ def settings(scale: Scale) -> Iterator[tuple[str, Tensor]]:
     for order in scale.orders:
         for mapping in ("surrogate", "sequential"):
             for number in scale.components:
-                start = "constant" if number == 1 else "random"
+                start = "constant" if number == 1 else "positive"
                 yield "recommended", Tensor(order, number, mapping, start=start)
                 if mapping == "surrogate":
                     printed = Tensor(

@@ -127,7 +127,7 @@ def test_each_learner_takes_svmlight(cli, folder, tmp_path, learner, settings):
     assert result["learner"] == learner
     assert result["test_quality"] > result["test_first_quality"] + 0.1
     if learner == "tm":
-        assert result["settings"]["start"] == "random"
+        assert result["settings"]["start"] == "positive"
         assert result["sizes"] == [3, 3, 4] and result["num_parameters"] == 20
     applied = cli("rerank", "apply", tmp_path / "m", folder / "test.svm", "--json", "-")
     assert json.loads(applied.out)["quality"] == result["test_quality"]

@@ -103,6 +103,18 @@ def test_weights_of_cells_are_entries_of_the_dense_tensor(sizes):
     )
 
 
+def test_a_positive_start_has_positive_distinct_vectors_and_norm_one():
+    """TM-I1."""
+    shape = Shape((5, 6, 7), 3)
+    params = tensor.random(jax.random.key(0), shape, jnp.float64, lowest=0.0)
+    for factor in params:
+        assert (factor > 0).all()
+        lengths = np.linalg.norm(factor, axis=1)
+        np.testing.assert_allclose(lengths, lengths[0], rtol=1e-12)
+        assert np.abs(np.diff(factor, axis=0)).max(axis=1).min() > 0.1
+    np.testing.assert_allclose(tensor.gram(params, params).sum(), 1, rtol=1e-12)
+
+
 def test_components_that_cancel_out_leave_finite_vectors():
     keys = jax.random.split(jax.random.key(0), 8)
     draw = jax.jit(lambda key: tensor.random(key, Shape((1, 1), 2), jnp.float64))
