@@ -21,7 +21,7 @@ def test_passes_resume_bit_for_bit_and_learn_the_planted_weights():
     train, test = (remap(part, truth.place, 36) for part in (train, test))
     corpus = stream_lists(train)
     learner = tensor_mira.learner(
-        shape=tensor.Shape(sizes), step="bcd", averaging="average"
+        shape=tensor.Shape(sizes), step="bcd", averaging="average", max_step_size=0.03
     )
     settings = dict(key=jax.random.key(0), num_passes=3)
     done = []

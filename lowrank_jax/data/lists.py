@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 WIDTH = 16  # entries in a row of the device form
-ROWS = 32  # rows that scoring works on at a time: more of them, more reads in flight
+ROWS = 64  # rows that scoring works on at a time: more of them, more reads in flight
 _LISTS_AT_ONCE = 256  # lists that `drop_shared` sorts at a time: bounds the memory
 
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax.data.lists import ROWS, Candidates
+from lowrank_jax.linalg.read import read
 
 __all__ = [
     "Pair",
@@ -23,7 +24,7 @@ __all__ = [
     "scores",
 ]
 
-_PAIR_ROWS = 4  # rows of a difference at a time: most candidates have few entries
+_PAIR_ROWS = 16  # rows of a difference at a time: most candidates have few entries
 Carry = TypeVar("Carry")
 
 
@@ -76,7 +77,7 @@ def linear_scores(
     """Return `scores` of a linear model, a table of weights (V + 1,)."""
     dtype = weights.dtype if dtype is None else dtype
     return scores(
-        lambda ids: weights.at[ids].get(mode="promise_in_bounds").astype(dtype),
+        lambda ids: read(weights, ids).astype(dtype),
         example,
         dtype,
     )

@@ -23,6 +23,7 @@ import numpy as np
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.lists import Candidates
+from lowrank_jax.linalg.read import read
 from lowrank_jax.models import candidates
 
 __all__ = [
@@ -194,21 +195,21 @@ def indices(cells: jax.Array, sizes: tuple[int, ...]) -> tuple[jax.Array, ...]:
 
     A cell beyond the last (id V, "not a feature") gets some valid indices.
     """
-    found = []
+    found, rest = [], cells.astype(jnp.uint32)
     for size in sizes[:-1]:
-        found.append(cells % size)
-        cells = cells // size
-    return (*found, jnp.minimum(cells, sizes[-1] - 1))
+        found.append(rest % size)
+        rest = rest // size
+    return (*found, jnp.minimum(rest, sizes[-1] - 1))
 
 
 def weights(params: Params, cells: jax.Array, sizes: tuple[int, ...]) -> jax.Array:
     """Return the weight of each cell (TM-Eq2), shaped as `cells`."""
     product = None
     for factor, index in zip(params, indices(cells, sizes), strict=True):
-        part = factor.at[:, index].get(mode="promise_in_bounds")
+        part = read(factor.T, index)  # (..., H)
         product = part if product is None else product * part
     assert product is not None
-    return product.sum(axis=0)
+    return product.sum(axis=-1)
 
 
 def scores(params: Params, example: Candidates) -> jax.Array:

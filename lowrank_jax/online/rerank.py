@@ -26,6 +26,7 @@ from jax import lax
 
 from lowrank_jax import checks
 from lowrank_jax.data.lists import Candidates
+from lowrank_jax.linalg.read import read
 from lowrank_jax.models import candidates
 from lowrank_jax.types import Learner
 
@@ -147,7 +148,7 @@ def learner(
                 now, total = carry
                 table = now.params
                 margin = candidates.margin_of(
-                    lambda ids: table.at[ids].get(mode="promise_in_bounds"),
+                    lambda ids: read(table, ids),
                     example,
                     other,
                     dtype,
@@ -184,16 +185,16 @@ def _squared_norm(
         deltas = _after_reading(table, ids, deltas)
         return table.at[ids].add(deltas, mode="promise_in_bounds")
 
-    def read(
+    def square_of(
         ids: jax.Array, deltas: jax.Array, carry: tuple[jax.Array, jax.Array]
     ) -> tuple[jax.Array, jax.Array]:
         table, total = carry
-        held = table.at[ids].get(mode="promise_in_bounds")
+        held = read(table, ids)
         return table, total + (deltas * held).sum()
 
     scratch = candidates.fold_difference(add, scratch, example, pair, dtype)
     scratch, square = candidates.fold_difference(
-        read, (scratch, jnp.zeros((), dtype)), example, pair, dtype
+        square_of, (scratch, jnp.zeros((), dtype)), example, pair, dtype
     )
     zero = jnp.where(jnp.isnan(square), square, 0)  # wiped out only after it was read
 
@@ -210,5 +211,5 @@ def _after_reading(table: jax.Array, ids: jax.Array, deltas: jax.Array) -> jax.A
     What is written must depend on what is read: else the compiler may order the two
     as it likes, and copies the whole table at each step to be free to.
     """
-    held = table.at[ids].get(mode="promise_in_bounds").sum()
+    held = read(table, ids).sum()
     return jnp.where(jnp.isnan(held), held, deltas)

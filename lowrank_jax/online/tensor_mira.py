@@ -29,6 +29,7 @@ TM-Alg2 takes the highest score; with ``num_best`` n the round does the same for
 of the n best candidates in turn, each from the tensor that the one before it left.
 """
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -37,6 +38,7 @@ from jax import lax
 
 from lowrank_jax import checks
 from lowrank_jax.data.lists import Candidates
+from lowrank_jax.linalg.read import read
 from lowrank_jax.models import candidates, tensor
 from lowrank_jax.models.tensor import Params, Shape
 from lowrank_jax.types import Learner
@@ -76,7 +78,7 @@ class Info(NamedTuple):
 class _Sweep(NamedTuple):
     """The sub-steps of a round so far."""
 
-    vectors: jax.Array  # (D, H, n)  all w_h^d, filled up with zeros to one length
+    params: Params  # for each mode (H, n_d)
     margin: jax.Array  # ()  <T, dPhi>
     objective: jax.Array  # ()  TM-Eq3
     total: jax.Array  # (4,)  sums of tau, clipped, moved, rises
@@ -86,7 +88,7 @@ class _Sweep(NamedTuple):
 class _Mended(NamedTuple):
     """The constraints of a round so far."""
 
-    vectors: jax.Array  # (D, H, n)
+    params: Params  # for each mode (H, n_d)
     objectives: jax.Array  # (2,)  sums of TM-Eq3 before and after
     total: jax.Array  # (4,)
     seen: jax.Array | None  # (sub-steps, 3), of the first constraint
@@ -165,17 +167,15 @@ def learner(
         done: _Mended, example: Candidates, pair: candidates.Pair, limit: jax.Array
     ) -> _Mended:
         """Do the sub-steps against one candidate."""
-        first = done.vectors
+        first = done.params
+        lengths = [jnp.linalg.norm(factor, axis=1) for factor in first]
 
-        def substep(j: jax.Array, sweep: _Sweep) -> _Sweep:
-            h, d = j // order % num_components, j % order
-            vectors = sweep.vectors[:, h]  # (D, n)
-            w = vectors[d]
-            phi = _contract(vectors, d, shape.sizes, example, pair)  # TM-Eq5
+        def substep(sweep: _Sweep, h: jax.Array, d: int, j: jax.Array) -> _Sweep:
+            w = sweep.params[d][h]
+            phi = _contract(sweep.params, h, d, example, pair)  # TM-Eq5
             square = phi @ phi
             rest = sweep.margin - w @ phi  # s of TM-N4
-            weight = (vectors * vectors).sum(axis=1).at[d].set(1).prod()  # B
-            target, size = _contracted(first, sweep.vectors, h, d)  # g of DR-T2
+            weight, target, size = _contracted(first, sweep.params, h, d, lengths[d])
 
             centre, largest = w, limit
             if step != "paper":
@@ -183,43 +183,53 @@ def learner(
                 largest = jnp.where(weight > 0, limit / safe, 0)
                 if step == "bcd":
                     centre = jnp.where(weight > 0, target / safe, w)
-            gap = jax.nn.relu(pair.cost - rest - centre @ phi)
+            inner = centre @ phi
+            gap = jax.nn.relu(pair.cost - rest - inner)
             full = gap / jnp.where(square > 0, square, 1)
             full = jnp.where(square > 0, full, 0)
             tau = jnp.minimum(largest, full)  # TM-Eq6, DR-T1, DR-T2
             new = centre + tau * phi
+            margin = rest + inner + tau * square
 
             # Moving w by delta adds delta x (other vectors) to T - T_t.
             delta = new - w
-            moved = delta @ delta
+            moved, old = delta @ delta, w @ w
             before = jax.nn.relu(pair.cost - sweep.margin)
-            after = jax.nn.relu(pair.cost - rest - new @ phi)
+            after = jax.nn.relu(pair.cost - margin)
             distance = delta @ (weight * w - target) + weight * moved / 2
             growth = distance + limit * (after - before)
+            # Terms may cancel out: rounding is to be seen beside their lengths.
             unit = _ROUNDING * jnp.finfo(dtype).eps
-            scale = jnp.sqrt(moved) * (weight * jnp.sqrt(w @ w) + size)
-            terms = (jnp.abs(w) + jnp.abs(new)) @ jnp.abs(phi)  # they may cancel out
+            scale = jnp.sqrt(moved) * (weight * jnp.sqrt(old) + size)
+            terms = (2 * jnp.sqrt(old) + jnp.sqrt(moved)) * jnp.sqrt(square)
             scale = scale + limit * (jnp.abs(pair.cost) + jnp.abs(rest) + terms)
-            has_moved = moved > unit * unit * (w @ w)
+            has_moved = moved > unit * unit * old
             marks = [tau, full > largest, has_moved, growth > unit * scale]
             seen, objective = sweep.seen, sweep.objective + growth
             if seen is not None:
                 seen = seen.at[j].set(jnp.stack([tau, sweep.objective, objective]))
+            factor = sweep.params[d].at[h].set(new)
             return _Sweep(
-                vectors=sweep.vectors.at[d, h].set(new),
-                margin=rest + new @ phi,
+                params=(*sweep.params[:d], factor, *sweep.params[d + 1 :]),
+                margin=margin,
                 objective=objective,
                 total=sweep.total + jnp.stack([mark.astype(dtype) for mark in marks]),
                 seen=seen,
             )
 
-        count = jnp.where(pair.is_mistake, num_substeps, 0).astype(jnp.int32)
+        def component(j: jax.Array, sweep: _Sweep) -> _Sweep:
+            for d in range(order):
+                sweep = substep(sweep, j % num_components, d, j * order + d)
+            return sweep
+
+        count = jnp.where(pair.is_mistake, num_sweeps * num_components, 0)
+        count = count.astype(jnp.int32)
         loss = jnp.where(pair.is_mistake, jax.nn.relu(pair.cost - pair.margin), 0)
         none = jnp.zeros((4,), dtype)
         begin = _Sweep(first, pair.margin, limit * loss, none, done.seen)
-        end = lax.fori_loop(jnp.zeros_like(count), count, substep, begin)
+        end = lax.fori_loop(jnp.zeros_like(count), count, component, begin)
         return _Mended(
-            vectors=end.vectors,
+            params=end.params,
             objectives=done.objectives + jnp.stack([begin.objective, end.objective]),
             total=done.total + end.total,
             seen=end.seen,
@@ -229,13 +239,13 @@ def learner(
         limit = jnp.asarray(max_step_size, dtype)
         found = tensor.scores(state.params, example)
         pairs = candidates.choose(example, found, cost, oracle, decoding, num_best)
-        pair, first = pairs[0], _stack(state.params)
+        pair = pairs[0]
         loss = jnp.where(pair.is_mistake, jax.nn.relu(pair.cost - pair.margin), 0)
         none = jnp.zeros((2,), dtype), jnp.zeros((4,), dtype)
         seen = None
         if "sub_steps" in record:
             seen = jnp.zeros((num_substeps, 3), dtype)
-        end = mend(_Mended(first, *none, seen), example, pair, limit)
+        end = mend(_Mended(state.params, *none, seen), example, pair, limit)
         seen, end = end.seen, end._replace(seen=None)
         has_moved = pair.is_mistake
         if num_best > 1:
@@ -245,19 +255,18 @@ def learner(
                 carry: tuple[_Mended, jax.Array], other: candidates.Pair
             ) -> tuple[tuple[_Mended, jax.Array], None]:
                 done, has_moved = carry
-                other = _again(other, done.vectors, shape.sizes, example)
+                other = _again(other, done.params, example)
                 done = mend(done, example, other, limit)
                 return (done, has_moved | other.is_mistake), None
 
             (end, has_moved), _ = lax.scan(against, (end, has_moved), rest)
 
-        vectors = end.vectors
+        params = end.params
         if step != "paper":
-            vectors = _balanced(vectors, has_moved)
+            params = _balanced(params, has_moved)
         if state.sums is not None:
-            reference = _stack(state.sums) + first
-            vectors = _aligned(vectors, reference, has_moved)
-        params = tuple(vectors[d, :, :size] for d, size in enumerate(shape.sizes))
+            reference = jax.tree.map(jnp.add, state.sums, state.params)
+            params = _aligned(params, reference, has_moved)
         mean = end.total / (num_substeps * num_best)
         products = tensor.gram(params, params)
         norms = jnp.diagonal(products)
@@ -302,97 +311,100 @@ def final_params(state: State) -> Params:
     )
 
 
-def _stack(params: Params) -> jax.Array:
-    """Lay all vectors side by side, (D, H, n), filled up with zeros."""
-    longest = max(factor.shape[1] for factor in params)
-    rows = [
-        jnp.pad(factor, ((0, 0), (0, longest - factor.shape[1]))) for factor in params
-    ]
-    return jnp.stack(rows)
-
-
 def _again(
-    pair: candidates.Pair,
-    vectors: jax.Array,
-    sizes: tuple[int, ...],
-    example: Candidates,
+    pair: candidates.Pair, params: Params, example: Candidates
 ) -> candidates.Pair:
     """Weigh a pair anew, after others of its round; no mistake where nothing lacks."""
-    params = tuple(vectors[d, :, :size] for d, size in enumerate(sizes))
+    sizes = tuple(factor.shape[1] for factor in params)
     margin = candidates.margin_of(
         lambda cells: tensor.weights(params, cells, sizes),
         example,
         pair,
-        vectors.dtype,
+        params[0].dtype,
     )
     is_mistake = pair.is_mistake & (margin < pair.cost)
     return pair._replace(margin=margin, is_mistake=is_mistake)
 
 
 def _contract(
-    vectors: jax.Array,
-    d: jax.Array,
-    sizes: tuple[int, ...],
-    example: Candidates,
-    pair: candidates.Pair,
+    params: Params, h: jax.Array, d: int, example: Candidates, pair: candidates.Pair
 ) -> jax.Array:
-    """Contract the difference with all of the (D, n) vectors but the d-th: (n,)."""
-    modes = jnp.arange(len(sizes), dtype=jnp.int32)[:, None, None]
+    """Contract the difference with all vectors of h but the d-th: (n_d,)."""
+    sizes = tuple(factor.shape[1] for factor in params)
+    vectors = [factor[h] for factor in params]
 
     def body(cells: jax.Array, deltas: jax.Array, phi: jax.Array) -> jax.Array:
-        index = jnp.stack(tensor.indices(cells, sizes))  # (D, rows, width)
-        parts = vectors.at[modes, index].get(mode="promise_in_bounds")
-        others = jnp.where(modes == d, 1, parts).prod(axis=0)
-        return phi.at[index[d]].add(deltas * others, mode="promise_in_bounds")
+        index = tensor.indices(cells, sizes)
+        for e in range(len(sizes)):
+            if e != d:
+                deltas = deltas * read(vectors[e], index[e])
+        return phi.at[index[d]].add(deltas, mode="promise_in_bounds")
 
-    start = jnp.zeros_like(vectors[0])
+    start = jnp.zeros_like(vectors[d])
     return candidates.fold_difference(body, start, example, pair, start.dtype)
 
 
 def _contracted(
-    first: jax.Array, now: jax.Array, h: jax.Array, d: jax.Array
-) -> tuple[jax.Array, jax.Array]:
+    first: Params, now: Params, h: jax.Array, d: int, lengths: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     r"""Contract :math:`T_t` minus the other components with the vectors of h.
 
+    Args:
+      first: vectors of :math:`T_t`.
+      now: vectors as they are.
+      h: component.
+      d: mode that stays.
+      lengths: (H,) of the d-th vectors of `first`.
+
     Returns:
-      g of DR-T2, (n,), in :math:`O(H\sum_d n_d)`, and the length of its terms, beside
-      which its rounding is to be seen: components may cancel out nearly.
+      B, g of DR-T2, (n_d,), and the length of its terms, beside which its rounding is
+      to be seen: components may cancel out nearly.
     """
-    vectors = now[:, h]
+    others = [e for e in range(len(now)) if e != d]
 
-    def inner(stack: jax.Array) -> jax.Array:  # (H,)  products over the other modes
-        each = jnp.einsum("dhn,dn->dh", stack, vectors)
-        return each.at[d].set(1).prod(axis=0)
+    def inner(params: Params) -> jax.Array:  # (H,)  products over the other modes
+        each = [params[e] @ now[e][h] for e in others]
+        return math.prod(each, start=jnp.ones_like(lengths))
 
-    plus, minus = inner(first), inner(now).at[h].set(0)
-    lengths = [jnp.linalg.norm(stack[d], axis=1) for stack in (first, now)]
-    size = jnp.abs(plus) @ lengths[0] + jnp.abs(minus) @ lengths[1]
-    return plus @ first[d] - minus @ now[d], size
+    plus, minus = inner(first), inner(now)
+    weight, target, size = minus[h], plus @ first[d], jnp.abs(plus) @ lengths
+    if lengths.shape[0] > 1:
+        minus = minus.at[h].set(0)
+        target = target - minus @ now[d]
+        size = size + jnp.abs(minus) @ jnp.linalg.norm(now[d], axis=1)
+    return weight, target, size
 
 
-def _balanced(vectors: jax.Array, is_mistake: jax.Array) -> jax.Array:
+def _balanced(params: Params, is_mistake: jax.Array) -> Params:
     """Give the vectors of a component one length, and leave its product as it is.
 
     The steps ``"exact"`` and ``"bcd"`` depend on the tensor alone, so this changes
     nothing in exact arithmetic; without it lengths drift apart beyond what a float
     holds. TM-Eq6 does depend on the lengths, and is left alone.
     """
-    squares = (vectors * vectors).sum(axis=2)  # (D, H)
+    squares = _inner(params, params)  # (D, H)
     is_fit = (squares > 0).all(axis=0, keepdims=True) & is_mistake
     logs = jnp.log(jnp.where(is_fit, squares, 1)) / 2
     scales = jnp.exp(logs.mean(axis=0, keepdims=True) - logs)
-    return vectors * scales[:, :, None]
+    return tuple(
+        factor * scale[:, None] for factor, scale in zip(params, scales, strict=True)
+    )
 
 
-def _aligned(
-    vectors: jax.Array, reference: jax.Array, is_mistake: jax.Array
-) -> jax.Array:
+def _aligned(params: Params, reference: Params, is_mistake: jax.Array) -> Params:
     """Turn pairs of vectors round so that each agrees in sign with its average.
 
     Two vectors of a component turned round leave the product as it is, but not the
     mean of the vectors over rounds. The first takes the signs of all others.
     """
-    agrees = (vectors * reference).sum(axis=2) >= 0
-    signs = jnp.where(agrees | ~is_mistake, 1, -1).astype(vectors.dtype)  # (D, H)
-    first = signs[1:].prod(axis=0, keepdims=True)
-    return vectors * jnp.concatenate([first, signs[1:]])[:, :, None]
+    agrees = _inner(params, reference) >= 0
+    signs = jnp.where(agrees | ~is_mistake, 1, -1).astype(params[0].dtype)  # (D, H)
+    signs = signs.at[0].set(signs[1:].prod(axis=0))
+    return tuple(
+        factor * sign[:, None] for factor, sign in zip(params, signs, strict=True)
+    )
+
+
+def _inner(one: Params, other: Params) -> jax.Array:
+    """Return the inner product of each vector with its counterpart, (D, H)."""
+    return jnp.stack([(a * b).sum(axis=1) for a, b in zip(one, other, strict=True)])
