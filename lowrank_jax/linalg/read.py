@@ -19,7 +19,7 @@ def read(table: jax.Array, places: jax.Array) -> jax.Array:
       places: integers of any shape.
 
     Returns:
-      (*places.shape, ...).
+      The entries, in the shape of `places` followed by (...).
     """
     unsigned = places.astype(jnp.uint32)
     found = table.at[unsigned].get(mode="promise_in_bounds")
