@@ -125,7 +125,10 @@ def describe(name: str) -> str:
     texts = learners.argument_texts(module.learner)
     if name == "tm":
         texts |= learners.argument_texts(_model)
-        texts["start"] = [*texts["start"], "auto: constant for one component, positive for more."]
+        texts["start"] = [
+            *texts["start"],
+            "auto: constant for one component, positive for more.",
+        ]
     lines = [f"settings of {name} (--set name=value):"]
     for option, parameter in _options(name).items():
         default = learners.to_json({option: parameter.default})[option]
