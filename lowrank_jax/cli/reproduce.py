@@ -48,7 +48,7 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="go on from ID.partial.json in DIR (smm-fig1)",
+        help="go on from ID.partial.json in DIR (smm-fig1, sblr-table4)",
     )
     files.add_data_dir(parser)
     parser.set_defaults(run=run)

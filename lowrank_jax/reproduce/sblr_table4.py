@@ -64,8 +64,13 @@ def run(
     data_dir: Path | str | None,
     say: Callable[[str], None],
     keep: Callable[[dict[str, Any]], None] = lambda result: None,
+    *,
+    before: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Score all methods; see `sblr_table2.run` for the arguments."""
+    """Score all methods; see `sblr_table2.run` for the arguments.
+
+    `before` is what an interrupted run kept; its protocols are not run again.
+    """
     path = data.find("coil20/coil20_32x32.npz", data_dir)
     read = data.read_matrices(path)
     assert read.y is not None
@@ -98,9 +103,12 @@ def run(
         "data": "COIL-20, stand-in for ALOI; scikit-learn's digits",
         "num_objects": int(codes.max()) + 1,
         "repetitions": num_repetitions,
-        "protocols": [],
+        "protocols": list(before["protocols"]) if before else [],
     }
+    done = {protocol["name"] for protocol in result["protocols"]}
     for name, make in tasks.items():
+        if name in done:
+            continue
         runs: dict[str, list[dict[str, Any]]] = {}
         for repetition, task in enumerate(make()):
             line = []

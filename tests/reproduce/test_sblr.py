@@ -206,3 +206,23 @@ def test_peer_minimises_the_same_objective():
         assert (
             bench._objective(flat, codes, 0.05, scale * model.coef_[0], offset) > best
         )
+
+
+def test_protocols_that_were_kept_are_not_run_again(corpus_path, monkeypatch):
+    folder = corpus_path("coil20/coil20_32x32.npz").parent.parent
+    asked = []
+
+    def evaluate(method, task, rank):
+        asked.append(method.name)
+        return {"accuracy": 0.5, "choice": {"rank": 1}}
+
+    monkeypatch.setattr(sblr_table4.matrices, "evaluate", evaluate)
+    whole = sblr_table4.run("small", folder, lambda line: None)
+    num_methods = len(sblr_table4.methods(4))
+    assert len(asked) == 2 * num_methods * len(whole["protocols"])
+    asked.clear()
+    kept = whole | {"protocols": whole["protocols"][1:]}
+    again = sblr_table4.run("small", folder, lambda line: None, before=kept)
+    assert len(asked) == 2 * num_methods
+    names = [protocol["name"] for protocol in again["protocols"]]
+    assert sorted(names) == sorted(part["name"] for part in whole["protocols"])
