@@ -3,8 +3,8 @@ r"""The certificate of a run on its own data: regret, what bounds it, and the sp
 A learner that records what it predicts leaves in its trace all that the regret against
 any fixed model U needs, and the bound (DR-B4) comes from numbers that the update has
 computed anyway; only :math:`F^*(\Theta_N)` is made exact at the end, by the singular
-values of the blocks that the run has touched. Functions of the host, in double
-precision whatever the run's own.
+values of the blocks that the run has touched. Sums are in double precision; their
+terms (margins, rows of weights) have that of the run, by which `holds` is judged too.
 """
 
 import functools
@@ -79,13 +79,14 @@ def conjugate(state: Any, *, variant: str, rank: int = 1) -> Conjugate:
       rank: of the blocks.
     """
     if variant == "sp":
-        return Conjugate(float(state.conjugate), None)
+        parts = jax.tree.leaves(state.params)
+        return Conjugate(sum(_squares(part) for part in parts) / 2, None)
     values = _singular_values(
         np.asarray(state.blocks), np.asarray(_rows_in_use(state.blocks))
     )
-    total = float(_squares(state.params.table, state.blocks.shape[1]))
+    total = _squares(state.params.table, state.blocks.shape[1])
     if state.params.transitions is not None:
-        total += float((np.asarray(state.params.transitions, np.float64) ** 2).sum())
+        total += _squares(state.params.transitions)
     energies = (values[:, :rank] ** 2).sum(1)
     first_order = energies.sum() if variant == "block" else energies.max(initial=0)
     return Conjugate((total + float(first_order)) / 2, _spectrum(values, rank))
@@ -145,9 +146,15 @@ _penalty = jax.jit(
 )
 
 
+def _squares(table: jax.Array, num_columns: int | None = None) -> float:
+    """Return the sum of squares of the first columns: rows first, then in double."""
+    return float(np.asarray(_row_squares(table, num_columns), np.float64).sum())
+
+
 @functools.partial(jax.jit, static_argnums=1)
-def _squares(table: jax.Array, num_columns: int) -> jax.Array:
-    return (table[:, :num_columns] ** 2).sum()
+def _row_squares(table: jax.Array, num_columns: int | None) -> jax.Array:
+    kept = table[:, :num_columns]
+    return (kept * kept).reshape(len(table), -1).sum(axis=1)
 
 
 def run_certificate(
@@ -203,6 +210,7 @@ def run_certificate(
             conjugate=jnp.asarray(ended.value),
             comparator_losses=jnp.asarray(losses),
             comparator_penalty=jnp.asarray(penalty),
+            tolerance=None if traces[0].margin.dtype == np.float64 else 1e-4,
         )
         num_mistakes = int(is_mistake.sum())
         best = theory.best_step_size(

@@ -67,7 +67,8 @@ class RerankModel:
         if self.place is not None:
             sizes = tuple(part.shape[1] for part in self.params)
             lists = remap(lists, self.place, tensor.Shape(sizes).num_cells)
-        found = _scores(self.place is not None, self.params, stream_lists(lists))
+        with _precision(self.params):
+            found = _scores(self.place is not None, self.params, stream_lists(lists))
         counts = np.diff(np.asarray(lists.list_offsets))
         is_there = np.arange(found.shape[1])[None] < counts[:, None]
         return np.asarray(found)[is_there]
@@ -114,24 +115,39 @@ class RerankModel:
             text = arrays[_NAMES].tobytes().decode("utf-8", "surrogatepass")
             names = {name: i for i, name in enumerate(json.loads(text))}
         place = arrays.get(_PLACE)
-        params: Any = arrays.get("weights")
-        if place is not None:
-            modes = sorted(name for name in arrays if name.startswith("mode_"))
-            params = tuple(arrays[name] for name in modes)
-        return cls(
-            params=jax.tree.map(jnp.asarray, params),
-            num_features=about["num_features"],
-            names=names,
-            place=place,
-            learner=about["learner"],
-            settings=about["settings"],
-            metadata=about["training"],
-        )
+        try:
+            params: Any
+            if place is None:
+                params = arrays["weights"]
+            else:
+                order = sum(name.startswith("mode_") for name in arrays)
+                params = tuple(arrays[f"mode_{d}"] for d in range(order))
+            with _precision(params):
+                params = jax.tree.map(jnp.asarray, params)
+            return cls(
+                params=params,
+                num_features=about["num_features"],
+                names=names,
+                place=place,
+                learner=about["learner"],
+                settings=about["settings"],
+                metadata=about["training"],
+            )
+        except (KeyError, TypeError) as error:
+            raise InputError(
+                f"{folder} is damaged or not of a {KIND} ({error}); train the model "
+                f"again."
+            ) from None
 
     @staticmethod
     def check_target(folder: Path, extra: Collection[str] = ()) -> None:
         """Raise `InputError` unless a model may be written there."""
         model_folder.check_target(folder, extra)
+
+
+def _precision(params: Any) -> Any:
+    """Return the context in which the weights keep their precision."""
+    return jax.enable_x64(jax.tree.leaves(params)[0].dtype == np.float64)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -143,6 +159,7 @@ def _scores(is_tensor: bool, params: Any, corpus: ListStream) -> jax.Array:
 
 
 def _best(lists: Lists, scores: np.ndarray) -> np.ndarray:
-    offsets = np.asarray(lists.list_offsets)
-    parts = np.split(scores, offsets[1:-1])
-    return np.array([part.argmax() for part in parts if part.size], np.int32)
+    if lists.num_lists == 0:
+        return np.zeros(0, np.int32)
+    parts = np.split(scores, np.asarray(lists.list_offsets)[1:-1])
+    return np.array([part.argmax() for part in parts], np.int32)

@@ -26,17 +26,25 @@ from lowrank_jax.features import Encoder, num_parameters
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.types import Sequences
 
-__all__ = ["CERTIFICATE", "CHECKPOINT", "Labelling", "Tagger", "check_target"]
+__all__ = [
+    "CERTIFICATE",
+    "CHECKPOINT",
+    "CHECKPOINT_FILES",
+    "Labelling",
+    "Tagger",
+    "check_target",
+]
 
 _FORMAT = 1
 _MODEL, _WEIGHTS, _VOCABULARY = "model.json", "weights.npz", "vocabulary.npz"
 #: Name of the checkpoint of an unfinished training in a model folder.
 CHECKPOINT = "checkpoint.npz"
+#: That file, and what is left of it where a write was killed.
+CHECKPOINT_FILES = (CHECKPOINT, f".{CHECKPOINT}.part")
 #: Name of what was certified of the training, where it was.
 CERTIFICATE = "certificate.json"
 _DATA_FILES = (_WEIGHTS, _VOCABULARY)
-_REMAINS = (f".{CHECKPOINT}.part", ".part")  # of a write that was killed
-_OURS = {_MODEL, *_DATA_FILES, CHECKPOINT, CERTIFICATE, *_REMAINS}
+_OURS = {_MODEL, *_DATA_FILES, CERTIFICATE, *CHECKPOINT_FILES, ".part"}
 
 _MODELS: dict[str, Any] = {"linear": linear, "bilinear": bilinear}
 _SHORT = 256  # sentences up to this length are decoded in one window

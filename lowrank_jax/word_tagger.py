@@ -24,12 +24,11 @@ from lowrank_jax.decode import lattice as lattices
 from lowrank_jax.decode.lattice import Lattice
 from lowrank_jax.decode.lattice_paths import LatticePaths, best_paths, paths_to_words
 from lowrank_jax.models import hankel
-from lowrank_jax.tagger import CHECKPOINT
+from lowrank_jax.tagger import CHECKPOINT, CHECKPOINT_FILES
 
 __all__ = ["WordTagger", "check_target", "is_word_tagger"]
 
 _KIND = "word tagger"
-_EXTRA = (CHECKPOINT, f".{CHECKPOINT}.part")
 _ALPHABET = tuple(field.name for field in dataclasses.fields(Alphabet))
 _AT_ONCE = 20_000  # words decoded at a time; bounds the memory
 
@@ -176,7 +175,7 @@ def check_target(folder: Path) -> None:
 
     The folder may be missing, empty, or hold a word tagger or the checkpoint of one.
     """
-    model_folder.check_target(folder, _EXTRA)
+    model_folder.check_target(folder, CHECKPOINT_FILES)
 
 
 def is_word_tagger(folder: Path) -> bool:

@@ -28,11 +28,11 @@ def task():
 
 
 @functools.lru_cache
-def finished(kind):
+def finished(kind, dtype=jnp.float64):
     """Train two passes; return learner kind, stream, traces, orders and state."""
     module, settings = KINDS[kind]
     learner = module.learner(
-        **settings, step_size=STEP, record=("predicted",), dtype=jnp.float64
+        **settings, step_size=STEP, record=("predicted",), dtype=dtype
     )
     corpus, key = loops.stream(task()), jax.random.key(3)
     traces = []
@@ -123,6 +123,19 @@ def test_run_certificate_equals_plain_sums(kind):
     np.testing.assert_allclose(found.linear_regret, linear_regret, rtol=1e-10)
     assert found.regret <= found.linear_regret <= found.certificate
     assert found.best_dual_objective <= found.best_dual_bound
+
+
+@pytest.mark.parametrize("kind", ["sp", "block"])
+def test_a_run_in_single_precision_is_certified_too(kind):
+    corpus, traces, orders, state, params = finished(kind, jnp.float32)
+    ended = certify.conjugate(state, **settings_of(kind))
+    carried = float(state.conjugate)  # of "block" by power steps, so too small
+    assert carried / ended.value == pytest.approx(1, rel=1e-5 if kind == "sp" else 0.1)
+    found = certify.run_certificate(
+        traces, orders, corpus, params, ended, **settings_of(kind), step_size=STEP
+    )
+    assert found.holds and found.num_mistakes > 3
+    assert found.regret < found.certificate
 
 
 def test_a_trace_norm_charges_a_linear_comparator_of_rank_1_blocks():

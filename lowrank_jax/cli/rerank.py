@@ -145,9 +145,9 @@ def run_train(arguments: argparse.Namespace) -> int:
 
     from lowrank_jax.cli import rerank_settings
     from lowrank_jax.rerank_model import RerankModel
-    from lowrank_jax.tagger import CHECKPOINT
+    from lowrank_jax.tagger import CHECKPOINT_FILES
 
-    RerankModel.check_target(arguments.model, (CHECKPOINT,))
+    RerankModel.check_target(arguments.model, CHECKPOINT_FILES)
     files.check_place(arguments.model)
     given = rerank_settings.parse(arguments.learner, arguments.settings)
     settings = rerank_settings.complete(arguments.learner, given)
@@ -188,7 +188,7 @@ def _train(
 
     folder = pathlib.Path(arguments.model)
     digest = hashlib.sha256()
-    for part in (lists.feature_ids, lists.values, lists.quality, lists.list_offsets):
+    for part in vars(lists).values():
         digest.update(np.ascontiguousarray(part).tobytes())
     short = drop_shared(lists)  # rankings and updates stay as they are
     place = None
@@ -311,12 +311,10 @@ def run_apply(arguments: argparse.Namespace) -> int:
 
 
 def _apply(arguments: argparse.Namespace, model: "RerankModel", lists: "Lists") -> int:
-    import jax
     import numpy as np
 
     began = time.perf_counter()
-    with jax.enable_x64(model.settings["dtype"] == "float64"):
-        scores = model.scores(lists)
+    scores = model.scores(lists)
     seconds = time.perf_counter() - began
     offsets = np.asarray(lists.list_offsets)
     lines, chosen = [], []

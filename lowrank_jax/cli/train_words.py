@@ -56,14 +56,17 @@ def _check(arguments: argparse.Namespace) -> None:
             f"{name} learns words as pairs of a letter and a label, so --format must "
             f"be nettalk, got {arguments.format}."
         )
-    for option, is_given in (
-        ("--template", arguments.template is not None),
-        ("--orders", arguments.orders is not None),
-        ("--min-count", arguments.min_count != 1),
+    features, rounds = "features", "the regret of rounds"
+    for option, is_given, about in (
+        ("--template", arguments.template is not None, features),
+        ("--orders", arguments.orders is not None, features),
+        ("--min-count", arguments.min_count != 1, features),
+        ("--certify", arguments.certify is not None, rounds),
+        ("--certify-every", arguments.certify_every is not None, rounds),
     ):
         if is_given:
             raise InputError(
-                f"{option} is about features, which {name} does not have; leave it out."
+                f"{option} is about {about}, which {name} does not have; leave it out."
             )
 
 

@@ -166,12 +166,15 @@ def eigenvalue_hessian_certificate(
       point: (num,), where the eigenvalues are distinct.
       place: d, counted from 0 at the largest. Static.
     """
-    found = _second(
-        lambda at: jnp.linalg.eigvalsh(matrix_of(at), symmetrize_input=False)[
+    # The derivative of `eigh` takes (1 + w) - w for 1, which large w may miss: scale.
+    matrix = matrix_of(point)
+    unit = _nonzero(jnp.abs(matrix).max())
+    found = unit * _second(
+        lambda at: jnp.linalg.eigvalsh(matrix_of(at) / unit, symmetrize_input=False)[
             -1 - place
         ]
     )(point)
-    values, vectors = jnp.linalg.eigh(matrix_of(point), symmetrize_input=False)
+    values, vectors = jnp.linalg.eigh(matrix, symmetrize_input=False)
     values, vectors = values[::-1], vectors[:, ::-1]
     mine = vectors[:, place]
     first = jax.jacfwd(matrix_of)(point)  # (n, n, num)

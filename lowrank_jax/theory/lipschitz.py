@@ -197,7 +197,12 @@ def joint_certificate(labelled: Labelled, params: Params, other: Params) -> Cert
     one, two = jax.grad(loss)(params), jax.grad(loss)(other)
     change = _length(*jax.tree.map(jnp.subtract, one, two))
     move = _length(*jax.tree.map(jnp.subtract, params, other))
-    size = jnp.maximum(_length(*one), _length(*two))  # what the change cancels from
+    # The gradients are sums, which may cancel, of residuals times (X V, X^T U, 1).
+    lengths = [
+        jnp.sqrt(_right_squares(labelled.x, end) + _left_squares(labelled.x, end) + 1)
+        for end in (params, other)
+    ]
+    size = labelled.weights @ jnp.maximum(*lengths).sum(1)
     bound = joint_constant(labelled, params, other) * move
     rounding = 100 * jnp.finfo(size.dtype).eps
     return at_most(change, bound + rounding * size)

@@ -51,6 +51,7 @@ def regret_certificate(
     conjugate: jax.Array,
     comparator_losses: jax.Array,
     comparator_penalty: jax.Array,
+    tolerance: float | None = None,
 ) -> Certificate:
     r"""Compare the total regret with its certificate (DR-B4).
 
@@ -61,6 +62,7 @@ def regret_certificate(
       conjugate: :math:`F^*(\Theta_N)`, exact or too large.
       comparator_losses: (num_rounds,) :math:`[1 - \langle U, \Delta\Phi^t\rangle]_+`.
       comparator_penalty: :math:`F^{**}(U)`.
+      tolerance: of `certificate.at_most`. Static.
 
     Returns:
       Sums over rounds, not means: divide by the number of rounds or of mistakes.
@@ -70,7 +72,8 @@ def regret_certificate(
     bregman = conjugate - step_size * jnp.where(is_mistake, margin, 0).sum()
     bound = (comparator_penalty + bregman) / step_size
     scale = losses.sum() + others.sum()
-    return certificate.at_most(losses.sum() - others.sum(), bound, scale=scale)
+    regret = losses.sum() - others.sum()
+    return certificate.at_most(regret, bound, scale=scale, tolerance=tolerance)
 
 
 class AlongRounds(NamedTuple):

@@ -81,7 +81,8 @@ def arrangement_certificate(
     least = jnp.sqrt((residuals * residuals).sum(1).min())
     size = jnp.linalg.norm(logs)
     unit = 100 * jnp.finfo(logs.dtype).eps
-    least = jnp.where(least > unit * size, least, 0)  # else it is rounding
+    # Else it is rounding: of the logarithms, or of the numbers where they are near 1.
+    least = jnp.where(least > unit * (size + 1), least, 0)
     return at_most(least, jnp.zeros_like(least), scale=size)
 
 

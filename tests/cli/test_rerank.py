@@ -103,6 +103,7 @@ def test_resume_gives_the_model_of_an_unbroken_run(cli, folder, tmp_path):
         cli(*given, "--epochs", 3, "--resume", "--set", "max_step_size=0.2"),
         "max_step_size=0.1 instead of 0.2",
     )
+    (tmp_path / "m" / ".checkpoint.npz.part").touch()  # of a run that was killed
     done = cli(*given, "--epochs", 3, "--resume")
     assert done.status == 0 and "going on from" in done.err and "pass 2/3" in done.err
     for name in ("weights.npz",):

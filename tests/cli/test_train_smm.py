@@ -142,6 +142,8 @@ def test_the_iterate_and_the_checkpoint_are_as_asked_for(
         (("--format", "conll"), ("nettalk", "conll")),
         (("--template", "nettalk"), ("--template",)),
         (("--min-count", "2"), ("--min-count",)),
+        (("--certify",), ("--certify", "smm")),
+        (("--certify-every", "3"), ("--certify-every", "smm")),
     ],
 )
 def test_bad_arguments_are_told_in_one_sentence(cli, spelled, tmp_path, more, words):
