@@ -22,14 +22,16 @@ class InputError(ValueError):
 def positive(**values: object) -> None:
     """Raise unless each concrete number is greater than zero and finite."""
     for name, value in values.items():
-        if isinstance(value, float | int | np.number) and not 0 < value < np.inf:
+        given = _concrete(name, value)
+        if not ((given > 0) & (given < np.inf)).all():
             raise InputError(f"`{name}` must be positive and finite, got {value}.")
 
 
 def non_negative(**values: object) -> None:
     """Raise unless each concrete number is zero or more, and finite."""
     for name, value in values.items():
-        if isinstance(value, float | int | np.number) and not 0 <= value < np.inf:
+        given = _concrete(name, value)
+        if not ((given >= 0) & (given < np.inf)).all():
             raise InputError(f"`{name}` must be zero or more and finite, got {value}.")
 
 
@@ -49,3 +51,16 @@ def choice(allowed: tuple[str, ...], **values: object) -> None:
         if value not in allowed:
             words = ", ".join(repr(word) for word in allowed)
             raise InputError(f"`{name}` must be one of {words}, got {value!r}.")
+
+
+def _concrete(name: str, value: object) -> np.ndarray:
+    """Return the numbers of a value, none where it is traced, a function or None."""
+    none = np.zeros(0)
+    if value is None or callable(value):
+        return none
+    try:
+        return np.asarray(value, np.float64)  # type: ignore[arg-type]
+    except TypeError:  # what JAX raises of a traced value
+        return none
+    except ValueError:
+        raise InputError(f"`{name}` must be a number, got {value!r}.") from None

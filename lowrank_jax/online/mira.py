@@ -8,7 +8,7 @@ the smallest step that mends it, at most :math:`C`:
                               {\|\Delta\Phi^t\|^2}\Big\}
 
 with :math:`c_t` the number of wrong labels (``cost="hamming"``) or 1 (``cost="one"``).
-``decoding="augmented"`` seeks :math:`\bar y^t` with the cost added to the scores,
+``decoding="cost"`` seeks :math:`\bar y^t` with the cost added to the scores,
 ``"plain"`` takes the model's own prediction. In the dual :math:`\tau_t` is the step on
 :math:`F^* = \frac12\|\cdot\|_F^2` that raises the dual objective most, so every
 `dual_increment` is zero or more.
@@ -55,23 +55,23 @@ def learner(
     Args:
       max_step_size: :math:`C`, positive. May be traced.
       cost: ``"hamming"`` (wrong labels) or ``"one"`` (any wrong sequence).
-      decoding: ``"plain"`` or ``"augmented"``; the latter needs ``cost="hamming"``.
+      decoding: ``"plain"`` or ``"cost"``; the latter needs ``cost="hamming"``.
       averaging: ``"dual"`` (average over rounds) or ``"none"``.
       dtype: of the weights.
     """
     checks.positive(max_step_size=max_step_size)
     checks.choice(("hamming", "one"), cost=cost)
-    checks.choice(("plain", "augmented"), decoding=decoding)
-    if decoding == "augmented" and cost != "hamming":
+    checks.choice(("plain", "cost"), decoding=decoding)
+    if decoding == "cost" and cost != "hamming":
         raise checks.InputError(
-            f"`decoding='augmented'` needs `cost='hamming'`, got cost={cost!r}."
+            f"`decoding='cost'` needs `cost='hamming'`, got cost={cost!r}."
         )
     base = perceptron.learner(averaging=averaging, dtype=dtype)
 
     def update(state: State, example: Sentence) -> tuple[State, Info]:
         scores = linear.scores(state.params, example)
         sought = scores
-        if decoding == "augmented":
+        if decoding == "cost":
             extra = hamming_cost(example.labels, example.space.num_labels, dtype=dtype)
             sought = scores._replace(unary=scores.unary + extra)
         predicted = best_path(sought, example.length).labels

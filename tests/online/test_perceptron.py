@@ -130,7 +130,7 @@ def test_mira_mends_the_margin_where_the_step_is_free():
 def test_mira_decodes_with_the_cost_where_asked():
     sequences = random_task(("0", "0"), has_transitions=True)
     _, plain = in_order(mira.learner(dtype=jnp.float64), sequences, 3)
-    learner = mira.learner(decoding="augmented", dtype=jnp.float64)
+    learner = mira.learner(decoding="cost", dtype=jnp.float64)
     _, augmented = in_order(learner, sequences, 3)
     # The sequence that violates most has no smaller loss than the prediction's.
     assert augmented.loss[0] >= plain.loss[0]

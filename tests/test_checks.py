@@ -1,0 +1,46 @@
+"""Checks of arguments on the host."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lowrank_jax import checks
+from lowrank_jax.checks import InputError
+
+
+@pytest.mark.parametrize("value", [1, 0.5, np.float32(2), jnp.array(3.0), (1, 2.0)])
+def test_positive_numbers_pass(value):
+    checks.positive(c=value)
+    checks.non_negative(c=value)
+
+
+@pytest.mark.parametrize("make", [float, np.float32, np.array, jnp.array])
+@pytest.mark.parametrize("value", [-1.0, np.nan, np.inf])
+def test_other_numbers_are_refused_whatever_holds_them(make, value):
+    for check in (checks.positive, checks.non_negative):
+        with pytest.raises(InputError, match="`c` must be"):
+            check(c=make(value))
+
+
+def test_zero_is_not_positive():
+    checks.non_negative(c=jnp.zeros(()))
+    with pytest.raises(InputError, match="`c` must be positive"):
+        checks.positive(c=jnp.zeros(()))
+
+
+def test_what_is_no_number_is_told_of():
+    with pytest.raises(InputError, match="`c` must be a number, got 'red'"):
+        checks.positive(c="red")
+
+
+def test_what_is_traced_or_a_schedule_passes():
+    checks.positive(c=lambda count: -1.0, d=None)
+
+    def checked(c):
+        checks.positive(c=c)
+        return c
+
+    assert jax.jit(checked)(-1.0) == -1
+    assert (jax.vmap(checked)(-jnp.ones(2)) == -1).all()
+    assert jax.grad(checked)(-1.0) == 1
