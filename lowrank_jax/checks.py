@@ -59,7 +59,7 @@ def _concrete(name: str, value: object) -> np.ndarray:
     if value is None or callable(value):
         return none
     try:
-        return np.asarray(value, np.float64)  # type: ignore[arg-type]
+        return np.asarray(value, np.float64)
     except TypeError:  # what JAX raises of a traced value
         return none
     except ValueError:

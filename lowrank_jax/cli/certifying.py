@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
+import numpy as np
 
 from lowrank_jax import certify, loops
 from lowrank_jax.checks import InputError
@@ -35,6 +36,11 @@ def prepare(arguments: argparse.Namespace, given: dict[str, Any]) -> None:
             f"--certify knows the learners {' and '.join(_LEARNERS)}, got "
             f"{arguments.learner}: leave it out, or train one of those."
         )
+    if arguments.certify_every is not None and arguments.learner == "sp":
+        raise InputError(
+            "--certify-every looks at the spectrum of blocks, which sp does not have; "
+            "leave it out, or train bol."
+        )
     record = tuple(given.get("record", ()))
     given["record"] = tuple(dict.fromkeys((*record, "predicted")))
 
@@ -63,8 +69,7 @@ def comparator(arguments: argparse.Namespace, encoder: "Encoder") -> Any:
 
     folder = arguments.certify
     other = Tagger.load(folder)
-    mine, theirs = encoder.space, other.encoder.space
-    if mine != theirs or encoder.labels != other.encoder.labels:
+    if not _same_features(encoder, other.encoder):
         raise InputError(
             f"--certify {folder}: that model has other features or labels than this "
             f"run; train it on the same data with the same template."
@@ -77,11 +82,21 @@ def comparator(arguments: argparse.Namespace, encoder: "Encoder") -> Any:
     return other.params
 
 
+def _same_features(one: "Encoder", other: "Encoder") -> bool:
+    """Return whether ids mean the same in both."""
+    if one.space != other.space or one.labels != other.labels:
+        return False
+    mine, theirs = one.arrays(), other.arrays()
+    return mine.keys() == theirs.keys() and all(
+        np.array_equal(mine[name], theirs[name]) for name in mine
+    )
+
+
 def watch(
     arguments: argparse.Namespace, settings: dict[str, Any]
 ) -> Callable[[Any], dict[str, Any]] | None:
     """Return what looks at the exact spectrum of a state, if it is asked for."""
-    if arguments.certify_every is None or arguments.learner == "sp":
+    if arguments.certify_every is None:
         return None
     kind = _kind(arguments.learner, settings)
 

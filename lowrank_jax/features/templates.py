@@ -38,6 +38,8 @@ __all__ = [
     "with_orders",
 ]
 
+#: Rows of a macro: every token gets so much room on both sides of its sentence.
+FARTHEST = 100
 _MACRO = re.compile(r"%x\[([+-]?[0-9]+),([0-9]+)\]")
 _NEGATIVE_COLUMN = re.compile(r"%x\[[+-]?[0-9]+,-[0-9]+\]")
 _BROKEN_MACRO = re.compile(r"%x|%[A-Za-z]\[")
@@ -232,6 +234,12 @@ def _split(
             raise checks.InputError(
                 f"{place} has a malformed macro at {literal[match.start() :]!r}; "
                 "write %x[row,column], for example %x[-1,0]."
+            )
+    for row in parts[1::3]:
+        if len(row) > 6 or abs(int(row)) > FARTHEST:
+            raise checks.InputError(
+                f"{place} looks {row} tokens away; row must be within -{FARTHEST} and "
+                f"{FARTHEST}."
             )
     rows, numbers = map(int, parts[1::3]), map(int, parts[2::3])
     return literals, tuple(zip(rows, numbers, strict=True))

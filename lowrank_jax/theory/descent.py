@@ -286,10 +286,11 @@ def fista_certificate(
     objectives = jnp.asarray(objectives)
     dtype = objectives.dtype
     k = jnp.arange(1, objectives.shape[0] + 1).astype(dtype)
-    observed = objectives - jnp.asarray(optimum, dtype)
+    optimum = jnp.asarray(optimum, dtype)
+    observed = objectives - optimum
     bound = 2 * jnp.asarray(lipschitz, dtype) * jnp.asarray(distance_squared, dtype)
     bound = jnp.broadcast_to(bound, k.shape) / ((k + 1) * (k + 1))
-    return certificate.at_most(observed, bound)
+    return certificate.at_most(observed, bound, scale=jnp.abs(optimum))
 
 
 def _fall_at_least(promised: jax.Array, objectives: jax.Array) -> Certificate:

@@ -144,12 +144,11 @@ def power_recursion_certificate(
     theta, constant = jnp.asarray(exponent, dtype), jnp.asarray(constant, dtype)
     is_met = _has_recursion(lengths, constant, theta) & (theta > 0.5)
     nu = theta / (1 - theta)
-    start = lengths[0] ** (1 - nu)
-    grown = jnp.minimum(
-        (nu - 1) / (2 * (1 + constant) ** nu), (2 ** ((nu - 1) / nu) - 1) * start
-    )
+    # Over S_0^(1 - nu), which overflows for small S_0 and large nu.
+    share = (lengths[0] / (1 + constant)) ** (nu - 1) / (1 + constant)
+    grown = jnp.minimum((nu - 1) / 2 * share, 2 ** ((nu - 1) / nu) - 1)
     places = jnp.arange(lengths.shape[0]).astype(dtype)
-    bound = (start + places * grown) ** (-1 / (nu - 1))
+    bound = lengths[0] * (1 + places * grown) ** (-1 / (nu - 1))
     return at_most(lengths, bound, assumptions_met=is_met)
 
 
@@ -160,7 +159,8 @@ def _has_recursion(
     theta = jnp.asarray(exponent, lengths.dtype)
     falls = lengths[:-1] - lengths[1:]
     bound = falls + constant * jnp.maximum(falls, 0) ** ((1 - theta) / theta)
-    is_met = (lengths[1:] <= bound * (1 + 1e-9)).all()
+    rounding = 1e-9 / lengths.shape[0]  # it adds up over the steps
+    is_met = (lengths[1:] <= bound * (1 + rounding)).all()
     return is_met & (falls >= 0).all() & (falls <= 1).all()
 
 

@@ -54,6 +54,7 @@ def test_resumed_run_has_the_certificate_of_an_unbroken_one(cli, files, tmp_path
         ("mira", ("--certify",), "knows the learners bol and sp, got mira"),
         ("bol", ("--certify-every", 2), "--certify-every needs --certify"),
         ("sp", ("--certify", "nowhere"), "nowhere is not a model folder"),
+        ("sp", ("--certify", "--certify-every", 2), "which sp does not have"),
     ],
 )
 def test_a_certificate_that_cannot_be_made_is_one_sentence(
@@ -62,6 +63,20 @@ def test_a_certificate_that_cannot_be_made_is_one_sentence(
     done = cli(*train(learner, files, tmp_path / "model", *more))
     assert done.status == 2
     assert words in done.err
+
+
+def test_features_of_the_same_number_but_other_words_are_others(cli, files, tmp_path):
+    text, model = files.noisy.read_text(), tmp_path / "model"
+    words = sorted({line.split()[0] for line in text.splitlines() if line.strip()})
+    swap = dict(zip(words, words[1:] + words[:1], strict=True))
+    lines = [line.split() for line in text.splitlines()]
+    turned = [" ".join([swap[w[0]], *w[1:]]) if w else "" for w in lines]
+    (tmp_path / "other.txt").write_text("\n".join(turned) + "\n")
+    assert cli(*train("sp", files, model, "--train", files.noisy)).status == 0
+    given = ("--train", tmp_path / "other.txt", "--certify", model)
+    done = cli(*train("sp", files, tmp_path / "new", *given))
+    assert done.status == 2
+    assert "other features or labels" in done.err
 
 
 def test_the_other_model_must_have_the_same_features(cli, files, chunker, tmp_path):

@@ -105,6 +105,8 @@ def test_first_order_form_of_a_constant_is_transitions():
         ("U0:%x[a,0]", ["malformed"]),
         ('U0:%m[0,0,"x"]', ["malformed"]),
         ("\nB0:%x[0,-1]", ["line 2", "negative column", "'%x[0,-1]'"]),
+        ("U0:%x[-101,0]", ["line 1", "-101 tokens away", "-100 and 100"]),
+        ("U0:%x[99999999999999999999,0]", ["line 1", "tokens away"]),
         ("", ["my.template holds no template", "chunking"]),
         ("# only\n\n", ["holds no template"]),
     ],
