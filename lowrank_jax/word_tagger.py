@@ -44,6 +44,7 @@ class WordTagger:
       params: one matrix a block of the basis.
       basis: the arguments of `models.hankel.basis`: order, lower_orders, unfolding.
       has_boundary: whether factors over the boundary symbol count.
+      has_end: whether the factor that ends a word counts (`fobos.lay_out`).
       learner: name of the learner, for information.
       hyperparameters: that it was trained with, ready for JSON.
       metadata: a summary of the training, ready for JSON.
@@ -53,6 +54,7 @@ class WordTagger:
     params: hankel.Params
     basis: Mapping[str, Any]
     has_boundary: bool = True
+    has_end: bool = False
     learner: str = "smm"
     hyperparameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     metadata: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -117,6 +119,7 @@ class WordTagger:
             "model": "hankel",
             "basis": dict(self.basis),
             "has_boundary": self.has_boundary,
+            "has_end": self.has_end,
             "dtype": self.dtype.name,
             "format": "nettalk",
             "num_symbols": self.alphabet.num_symbols,
@@ -146,6 +149,7 @@ class WordTagger:
                 params=params,
                 basis=about["basis"],
                 has_boundary=about["has_boundary"],
+                has_end=about.get("has_end", False),
                 learner=about["learner"],
                 hyperparameters=about["hyperparameters"],
                 metadata=about["training"],
@@ -165,6 +169,7 @@ class WordTagger:
             self.alphabet.first,
             self.alphabet.num_candidates,
             order=int(self.basis["order"]),
+            has_end=self.has_end,
         )
         ids = paths_to_words(_decode(table, lattice), lattice)
         return self.alphabet.outputs[ids[words.inside]]
