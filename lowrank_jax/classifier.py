@@ -62,6 +62,9 @@ __all__ = [
     "scaling_of",
 ]
 
+#: Of the absolute values, where neither a strength nor a penalty is given.
+STRENGTH = 1e-3
+
 _MULTI_CLASS = ("joint", "one-vs-all", "binary")
 _REAL = (
     "mu1",
@@ -102,9 +105,9 @@ def fit(
     y: np.ndarray | Sequence[Any],
     *,
     rank: int = 1,
-    mu1: float = 1e-3,
+    mu1: float | None = None,
     mu2: float = 0.0,
-    nu1: float = 1e-3,
+    nu1: float | None = None,
     nu2: float = 0.0,
     left_penalty: Penalty | None = None,
     right_penalty: Penalty | None = None,
@@ -128,7 +131,8 @@ def fit(
       x: (n, s, t) real numbers; integers become float32.
       y: (n,) labels: whole numbers, words or truths.
       rank: r, at most the smaller side of a matrix.
-      mu1: of :math:`\|U\|_1` (SBLR-Eq5), zero or more; for matrices to scale.
+      mu1: of :math:`\|U\|_1` (SBLR-Eq5), zero or more; for matrices to scale. Where
+        there is no other penalty 1e-3 unless given, and nu1 likewise.
       mu2: of :math:`\frac12\|U\|_F^2`.
       nu1: of :math:`\|V\|_1`.
       nu2: of :math:`\frac12\|V\|_F^2`.
@@ -142,14 +146,15 @@ def fit(
       solver: ``"proximal"``, one step a block (Algorithms 2 and 3), or ``"minimise"``,
         each block solved to `block_tolerance` (Algorithm 1).
       step: constant of a proximal step: ``"backtracking"`` (SBLR-Eq13..16), ``"tight"``
-        (DR-S1, DR-S2) or ``"lemma"`` (SBLR-L3.1, L6.1).
+        (DR-S1, DR-S2) or ``"lemma"`` (SBLR-L3.1, L6.1); ``"minimise"`` takes none.
       start: ``"paper"`` (SBLR-I1), ``"label"`` (its correction) or the factors given.
       scale_start: whether the factors are scaled to where F is least; None does so for
         ``"label"`` alone.
       tolerance: epsilon of the stopping rule, Eq. (8).
       max_iterations: at most so many.
       growth: :math:`\eta` of the backtracking, above 1.
-      least_constant: :math:`L_{\min}`.
+      least_constant: :math:`L_{\min}` of the backtracking and of the decrease that the
+        trace is held against.
       block_tolerance: of ``"minimise"``, on the gradient mapping's norm.
       max_block_steps: of ``"minimise"``, at most so many in a block.
       row_names: of the s rows, for pictures.
@@ -158,10 +163,12 @@ def fit(
       The classifier and how it came about.
 
     Raises:
-      InputError: if matrices, labels or an argument are not as said.
+      InputError: if matrices, labels or an argument are not as said, or an argument
+        would have no effect.
     """
     given = dict(locals())
     settings = {k: v for k, v in given.items() if k not in ("x", "y", "row_names")}
+    settings |= _strengths(settings)
     names = tuple(map(str, row_names))
     data = prepare(x, y, scale=scale, multi_class=multi_class)
     _check_names(names, data.labelled.x.shape[1])
@@ -195,6 +202,15 @@ def fit(
         },
     )
     return Fit(classifier, tuple(traces), seconds, ready - began)
+
+
+def _strengths(settings: Mapping[str, Any]) -> dict[str, float]:
+    """Return mu1 and nu1, where they are left open the usual one."""
+    result = {}
+    for name, penalty in (("mu1", "left_penalty"), ("nu1", "right_penalty")):
+        usual = STRENGTH if settings[penalty] is None else 0.0
+        result[name] = usual if settings[name] is None else settings[name]
+    return result
 
 
 class Prepared(NamedTuple):
@@ -292,6 +308,9 @@ def _problem(data: Prepared, settings: Mapping[str, Any]) -> tuple:
         if data.is_one_vs_all:
             given = Params(*(part[:, None] for part in given))
     numbers = {name: settings[name] for name in _REAL}
+    for side, penalty in (("mu", "left_penalty"), ("nu", "right_penalty")):
+        if settings[penalty] is not None:  # in the place of the strengths
+            del numbers[f"{side}1"], numbers[f"{side}2"]
     return data.labelled, numbers, given, _Fixed(**fixed)
 
 
@@ -357,7 +376,7 @@ def regularisation_path(
       y: (n,) labels.
       num_points: how many strengths, at least 2.
       span: how far to go up and down, above 1.
-      **settings: as of `fit`.
+      **settings: as of `fit`, without penalties of one's own.
     """
     checks.whole(least=2, num_points=num_points)
     defaults = {k: v for k, v in (fit.__kwdefaults__ or {}).items() if k != "row_names"}
@@ -365,6 +384,13 @@ def regularisation_path(
     if unknown:
         raise InputError(f"`{unknown[0]}` is not an argument of fit.")
     settings = defaults | settings
+    for name in ("left_penalty", "right_penalty"):
+        if settings[name] is not None:
+            raise InputError(
+                f"The path moves `mu1` and `nu1`: leave `{name}` out, which would "
+                f"take their place."
+            )
+    settings |= _strengths(settings)
     data = prepare(x, y, scale=settings["scale"], multi_class=settings["multi_class"])
     labelled, numbers, start, fixed = _problem(data, settings)
     middle = np.array([settings["mu1"], settings["nu1"]], np.float64)

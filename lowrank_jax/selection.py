@@ -22,6 +22,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.models import bilinear_logit
 from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.models.logistic import Labelled
+from lowrank_jax.types import Learner
 
 __all__ = [
     "GRID",
@@ -121,14 +122,20 @@ def cross_validate(
     *,
     rank: int = 1,
     start: str = "label",
+    scale_start: bool | None = None,
     solver: str = "proximal",
+    step: str = "backtracking",
     tolerance: float = 1e-3,
     max_iterations: int = 500,
+    growth: float = 1.5,
+    least_constant: float = 1e-6,
+    block_tolerance: float = 1e-5,
+    max_block_steps: int = 1000,
     chunk_size: int | None = None,
     round_size: int = 25,
     say: Callable[[str], None] | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Fit every point on every fold, and score the matrices held out.
+    r"""Fit every point on every fold, and score the matrices held out.
 
     Args:
       labelled: all matrices; their own weights are not used.
@@ -136,10 +143,16 @@ def cross_validate(
       weights: (num_folds, n), zero where held out.
       rank: r.
       start: as in `bcpd.learner`.
+      scale_start: as in `bcpd.learner`.
       solver: as in `bcpd.learner`; ``"minimise"`` needs few sweeps, each of them long:
         a `round_size` of 1 or 2 suits it.
+      step: as in `bcpd.learner`.
       tolerance: epsilon of SBLR-Eq8.
-      max_iterations: sweeps at most.
+      max_iterations: sweeps of a fit at most.
+      growth: as in `bcpd.learner`, like the next.
+      least_constant: :math:`L_{\min}`.
+      block_tolerance: of ``"minimise"``.
+      max_block_steps: of ``"minimise"``.
       chunk_size: fits at a time; None takes as many as keep their products in a cache
         (4 MB), at least 8: more of them wait longer for the slowest.
       round_size: sweeps between two looks at which fits have converged.
@@ -151,6 +164,18 @@ def cross_validate(
       (num_points, num_folds).
     """
     checks.whole(rank=rank, max_iterations=max_iterations, round_size=round_size)
+    fixed: dict[str, Any] = {
+        "solver": solver,
+        "step": step,
+        "max_block_steps": max_block_steps,
+    }
+    numbers: dict[str, Any] = {
+        "tolerance": tolerance,
+        "growth": growth,
+        "least_constant": least_constant,
+        "block_tolerance": block_tolerance,
+    }
+    bcpd.learner(rank=rank, start=start, **fixed, **numbers)  # checks them
     num_matrices, height, width = labelled.x.shape
     num_classes, num_folds = labelled.targets.shape[1], len(weights)
     num_fits = len(points) * num_folds
@@ -162,7 +187,9 @@ def cross_validate(
     dtype = labelled.x.dtype
     points, weights = np.asarray(points, dtype), np.asarray(weights, dtype)
     starts = _starts(labelled, weights, rank, start)
-    program = _program(start == "label", round_size, solver)
+    numbers = {name: dtype.type(value) for name, value in numbers.items()}
+    is_scaled = start == "label" if scale_start is None else scale_start
+    program = _program(is_scaled, round_size, *fixed.values())
     states = _empty_states(chunk_size, labelled, starts)
 
     scores = np.zeros((len(points), num_matrices, num_classes), dtype)
@@ -178,17 +205,19 @@ def cross_validate(
         is_fresh = np.zeros(chunk_size, bool)
         is_fresh[places] = True
         folds = np.maximum(fits, 0) % num_folds
+        is_used = fits >= 0
+        left = np.where(is_used, max_iterations - sweeps[fits], 1)
         states, counts, has_ended, found = program(
             states,
             labelled._replace(weights=weights[folds]),
             jax.tree.map(lambda part, folds=folds: part[folds], starts),
             points[np.maximum(fits, 0) // num_folds],
             is_fresh,
-            dtype.type(tolerance),
+            left.astype(np.int32),
+            numbers,
         )
-        is_used = fits >= 0
         sweeps[fits[is_used]] += np.asarray(counts)[is_used]
-        is_done = is_used & (np.asarray(has_ended) | (sweeps[fits] >= max_iterations))
+        is_done = is_used & np.asarray(has_ended)
         if is_done.any():
             found = np.asarray(found)
             for place in np.flatnonzero(is_done):
@@ -213,9 +242,24 @@ def _starts(labelled: Labelled, weights: jax.Array, rank: int, start: str) -> Pa
     return jax.vmap(one)(weights)
 
 
+def _limited(learner: Learner) -> Learner:
+    """Return a learner that ends after so many sweeps, which its state counts down."""
+
+    def update(
+        state: tuple[bcpd.State, jax.Array], labelled: Labelled
+    ) -> tuple[tuple[bcpd.State, jax.Array], bcpd.Info]:
+        inner, info = learner.update(state[0], labelled)
+        left = state[1] - 1
+        return (inner, left), info._replace(converged=info.converged | (left <= 0))
+
+    return Learner(learner.init, update)
+
+
 @functools.cache
-def _program(is_scaled: bool, round_size: int, solver: str) -> Any:
-    """Jit a round of sweeps of many fits side by side."""
+def _program(
+    is_scaled: bool, round_size: int, solver: str, step: str, max_block_steps: int
+) -> Any:
+    """Jit a round of sweeps of many fits side by side; numbers stay open."""
 
     def one(
         state: bcpd.State,
@@ -223,34 +267,38 @@ def _program(is_scaled: bool, round_size: int, solver: str) -> Any:
         factors: Params,
         point: jax.Array,
         is_fresh: jax.Array,
-        tolerance: jax.Array,
+        left: jax.Array,
+        numbers: dict[str, Any],
     ) -> tuple[bcpd.State, jax.Array, jax.Array, jax.Array]:
         settings = dict(zip(NAMES, point, strict=True))
         learner = bcpd.learner(
+            rank=factors.left.shape[-1],
             start=factors,
             scale_start=is_scaled,
             solver=solver,
-            tolerance=tolerance,
+            step=step,
+            max_block_steps=max_block_steps,
             **settings,
+            **numbers,
         )
         fresh = learner.init(jax.random.key(0), labelled)
         state = jax.tree.map(lambda a, b: jnp.where(is_fresh, a, b), fresh, state)
-        state, trace, num_sweeps = loops.converge(
-            learner, state, labelled, max_iterations=round_size
+        (state, _), trace, num_sweeps = loops.converge(
+            _limited(learner), (state, left), labelled, max_iterations=round_size
         )
         params = state.params
         scores = bilinear_logit.block_scores(state.features, params.left, params.bias)
         return state, num_sweeps, trace.converged[num_sweeps - 1], scores
 
     data = Labelled(x=None, targets=None, weights=0, turned=None)  # type: ignore[arg-type]
-    together = jax.vmap(one, in_axes=(0, data, 0, 0, 0, None))
+    together = jax.vmap(one, in_axes=(0, data, 0, 0, 0, 0, None))
     return jax.jit(together, donate_argnums=0)
 
 
 def _empty_states(size: int, labelled: Labelled, starts: Params) -> bcpd.State:
     """Return states to be overwritten: all places are fresh in the first round."""
     one = jax.tree.map(lambda part: part[0], starts)
-    init = bcpd.learner(start=one).init
+    init = bcpd.learner(rank=one.left.shape[-1], start=one).init
     shape = jax.eval_shape(init, jax.random.key(0), labelled)
     return jax.tree.map(lambda leaf: jnp.zeros((size, *leaf.shape), leaf.dtype), shape)
 

@@ -12,6 +12,7 @@ import pytest
 from lowrank_jax import classifier, matrix_model, model_folder
 from lowrank_jax.checks import InputError
 from lowrank_jax.classifier import Classifier
+from lowrank_jax.linalg import penalties
 from lowrank_jax.models.bilinear_logit import Params
 
 SETTINGS = {
@@ -178,6 +179,40 @@ def test_the_path_ends_in_zero_and_holds_the_fit_in_its_middle():
         classifier.regularisation_path(x, y, colour=1)
 
 
+def test_a_penalty_takes_the_place_of_the_strengths():
+    x, y = matrices()
+    lasso = penalties.elastic_net(l1=1e-2)
+    rest = {k: v for k, v in SETTINGS.items() if k != "mu1"}
+    done = classifier.fit(x, y, left_penalty=lasso, **rest)
+    np.testing.assert_allclose(
+        done.traces[0].objective, fitted().traces[0].objective, rtol=1e-12
+    )
+    settings = done.classifier.settings
+    assert settings["left_penalty"] == "given" and settings["mu1"] == 0.0
+    for sentence, call, more in (
+        ("Give either `left_penalty`", classifier.fit, {"mu1": 1e-3}),
+        ("Give either `left_penalty`", classifier.fit, {"mu2": 0.1}),
+        ("moves `mu1` and `nu1`", classifier.regularisation_path, {}),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            call(x, y, left_penalty=lasso, **more)
+    with pytest.raises(InputError, match="moves `mu1` and `nu1`"):
+        classifier.regularisation_path(x, y, right_penalty=lasso)
+
+
+def test_strengths_left_open_are_one_in_a_thousand():
+    x, y = matrices()
+    told = {k: v for k, v in SETTINGS.items() if k not in ("mu1", "nu1")}
+    open_, given = (
+        classifier.fit(x, y, **told | more).classifier
+        for more in ({}, {"mu1": 1e-3, "nu1": 1e-3})
+    )
+    assert open_.settings == given.settings
+    np.testing.assert_array_equal(open_.params.left, given.params.left)
+    path = classifier.regularisation_path(x, y, num_points=3, span=1e3, **told)
+    np.testing.assert_allclose(path.nu1, [1e-6, 1e-3, 1])
+
+
 def test_single_precision_is_kept_and_read_back_bit_for_bit(tmp_path):
     x, y = matrices(dtype=np.float32)
     names = ("C3", "Cz", "C4", "O\u00e9")
@@ -261,6 +296,7 @@ X, Y = matrices(3)
         (0 * X, Y, {}, "zero throughout"),
         (X, Y, {"rank": 4}, r"`rank` must lie in 1\.\.3 for 4x3 matrices, got 4"),
         (X, Y, {"mu1": -1.0}, "`mu1` must be zero or more"),
+        (X, Y, {"solver": "minimise", "step": "tight"}, "`step` has no part in"),
         (X, Y, {"scale": "huge"}, "`scale` must be one of"),
         (X, Y, {"max_iterations": 0}, "`max_iterations` must be a whole number"),
         (X, Y, {"row_names": ["Cz"]}, "`row_names` must be 4"),

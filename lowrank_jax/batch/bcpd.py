@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from lowrank_jax import checks
 from lowrank_jax.batch.block_step import (
@@ -126,7 +127,8 @@ def learner(
     r"""Build the pair ``(init, update)`` on `Labelled` matrices; both are pure.
 
     Args:
-      rank: r, at most the smaller side of a matrix. Static.
+      rank: r, at most the smaller side of a matrix; that of `start` where it is given.
+        Static.
       mu1: of :math:`\|U\|_1` (SBLR-Eq5), zero or more. May be traced, like the next.
       mu2: of :math:`\frac12\|U\|_F^2`.
       nu1: of :math:`\|V\|_1`.
@@ -136,15 +138,19 @@ def learner(
       solver: ``"proximal"``, one step a block (Algorithms 2 and 3), or ``"minimise"``,
         each block solved to `block_tolerance` (Algorithm 1).
       step: constant of a proximal step: ``"backtracking"`` (SBLR-Eq13..16), ``"tight"``
-        (DR-S1, DR-S2) or ``"lemma"`` (SBLR-L3.1, L6.1).
+        (DR-S1, DR-S2) or ``"lemma"`` (SBLR-L3.1, L6.1); ``"minimise"`` takes none.
       start: ``"paper"`` (SBLR-I1), ``"label"`` (its correction) or the factors given.
       scale_start: whether the factors are scaled to where F is least; None does so for
         ``"label"`` alone.
       tolerance: epsilon of Eq. (8). May be traced.
       growth: :math:`\eta` of the backtracking, above 1. May be traced.
-      least_constant: :math:`L_{\min}`. May be traced.
+      least_constant: :math:`L_{\min}` of the backtracking and of
+        `Info.decrease_slack`. May be traced.
       block_tolerance: of ``"minimise"``, on the gradient mapping's norm.
       max_block_steps: of ``"minimise"``, at most so many in a block. Static.
+
+    Raises:
+      InputError: if an argument is not as said, or would have no effect.
     """
     checks.whole(rank=rank, max_block_steps=max_block_steps)
     checks.non_negative(mu1=mu1, mu2=mu2, nu1=nu1, nu2=nu2, tolerance=tolerance)
@@ -153,10 +159,18 @@ def learner(
     checks.choice(("backtracking", "tight", "lemma"), step=step)
     if isinstance(growth, float | int) and not growth > 1:
         raise InputError(f"`growth` must be above 1, got {growth}.")
+    _refuse_idle(solver, step, growth, block_tolerance, max_block_steps)
     if isinstance(start, str):
         checks.choice(_STARTS, start=start)
-    left = left_penalty or penalties.elastic_net(l1=mu1, l2=mu2)
-    right = right_penalty or penalties.elastic_net(l1=nu1, l2=nu2)
+    else:
+        for part in (start.left, start.right):
+            if np.shape(part)[-1] != rank:
+                raise InputError(
+                    f"`rank` must be {np.shape(part)[-1]}, as `start` has it, got "
+                    f"{rank}."
+                )
+    left = _one_penalty("left_penalty", left_penalty, mu1=mu1, mu2=mu2)
+    right = _one_penalty("right_penalty", right_penalty, nu1=nu1, nu2=nu2)
     parts = stages(
         left,
         right,
@@ -192,6 +206,42 @@ def learner(
     return Learner(init, update)
 
 
+def _one_penalty(
+    name: str, penalty: Penalty | None, **strengths: float | jax.Array
+) -> Penalty:
+    """Return the penalty, or the elastic net of the strengths; refuse both."""
+    l1, l2 = strengths.values()
+    if penalty is None:
+        return penalties.elastic_net(l1=l1, l2=l2)
+    if not all(isinstance(s, float | int | np.number) and s == 0 for s in (l1, l2)):
+        first, second = strengths
+        raise InputError(
+            f"Give either `{name}`, or `{first}` and `{second}`, not both."
+        )
+    return penalty
+
+
+def _refuse_idle(
+    solver: str,
+    step: str,
+    growth: float | jax.Array,
+    block_tolerance: float | jax.Array,
+    max_block_steps: int,
+) -> None:
+    """Raise if an option was given that this solver, or this step, has no use for."""
+    usual = learner.__kwdefaults__ or {}
+    place, idle = f"solver={solver!r}", {"step": step, "growth": growth}
+    if solver == "proximal":
+        idle = {"block_tolerance": block_tolerance, "max_block_steps": max_block_steps}
+        if step != "backtracking":
+            place, idle = f"{place} with step={step!r}", idle | {"growth": growth}
+    for name, value in idle.items():
+        if isinstance(value, str | float | int) and value != usual[name]:
+            raise InputError(
+                f"`{name}` has no part in {place}, got {value!r}: leave it out."
+            )
+
+
 def stages(
     left: Penalty,
     right: Penalty,
@@ -218,12 +268,13 @@ def stages(
         weights: jax.Array,
         is_scaled: bool,
     ) -> State:
-        scores = bilinear_logit.block_scores(features, params.left, params.bias)
+        no_bias = jnp.zeros_like(params.bias)
+        linear = bilinear_logit.block_scores(features, params.left, no_bias)
         if is_scaled:
-            size = _best_size(params, scores, targets, weights, left, right)
+            size = _best_size(params, linear, targets, weights, left, right)
             params = Params(size * params.left, size * params.right, params.bias)
-            features, scores = size * features, size * size * scores  # the bias is 0
-        loss = logistic.loss(scores, targets, weights)
+            features, linear = size * features, size * size * linear
+        loss = logistic.loss(linear + params.bias[None], targets, weights)
         objective = loss + left.value(params.left) + right.value(params.right)
         one = jnp.ones((), features.dtype)
         return State(params, features, one, one, objective)
@@ -334,7 +385,7 @@ def start_vectors(means: jax.Array, *, rank: int, num_classes: int) -> Params:
 
 def _best_size(
     params: Params,
-    scores: jax.Array,
+    linear: jax.Array,
     targets: jax.Array,
     weights: jax.Array,
     left: Penalty,
@@ -342,15 +393,18 @@ def _best_size(
 ) -> jax.Array:
     """Return the size of the factors, a power of two, at which F is least.
 
+    `linear` are the scores without the bias, which keeps its size.
+
     Unit vectors score a large matrix so high that the loss is flat there, and the
     first step under a sparse penalty falls to the stationary point 0.
     """
 
     def objective(size: jax.Array) -> jax.Array:
-        loss = logistic.loss(size * size * scores, targets, weights)
+        scores = size * size * linear + params.bias[None]
+        loss = logistic.loss(scores, targets, weights)
         return loss + left.value(size * params.left) + right.value(size * params.right)
 
-    sizes = 2.0 ** jnp.arange(-12, 5).astype(scores.dtype)
+    sizes = 2.0 ** jnp.arange(-12, 5).astype(linear.dtype)
     return sizes[jnp.argmin(jax.vmap(objective)(sizes))]
 
 

@@ -66,7 +66,7 @@ def choose(
         ranks = (every["rank"],)
     grid: dict[str, Any] = dict(selection.GRID if arguments.grid == "paper" else _GRID)
     grid |= {name: (every[name],) for name in grid if name in given}
-    same = ("start", "tolerance", "max_iterations")
+    elsewhere = ("rank", *selection.NAMES, "multi_class", "scale")
     with _Ticker() as ticker:
         return selection.select(
             data.labelled,
@@ -75,7 +75,7 @@ def choose(
             grid=grid,
             seed=arguments.seed,
             say=ticker.say,
-            **{name: every[name] for name in same},
+            **{name: v for name, v in every.items() if name not in elsewhere},
         )
 
 

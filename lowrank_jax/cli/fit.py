@@ -330,7 +330,10 @@ def _options() -> dict[str, Any]:
     from lowrank_jax import classifier
 
     parameters = inspect.signature(classifier.fit, eval_str=True).parameters
-    return {name: p for name, p in parameters.items() if name not in _IN_PYTHON}
+    found = {name: p for name, p in parameters.items() if name not in _IN_PYTHON}
+    for name in ("mu1", "nu1"):  # plain numbers where there is no other penalty
+        found[name] = found[name].replace(default=classifier.STRENGTH, annotation=float)
+    return found
 
 
 def _parse_settings(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -243,3 +243,42 @@ def test_total_variation_as_a_penalty_descends():
 def test_rank_beyond_the_matrices_is_refused_in_words():
     with pytest.raises(InputError, match=r"`rank` must lie in 1..4 for 5x4 matrices"):
         bcpd.learner(rank=5).init(jax.random.key(0), task())
+
+
+def test_a_given_start_is_scaled_without_its_bias():
+    """The size is that of the least F, and the F of the state is that of its params."""
+    labelled = task()
+    start = bcpd.start_params(labelled, rank=2)._replace(bias=jnp.array([3.0]))
+    learner = bcpd.learner(rank=2, start=start, scale_start=True, **NET)
+    state = learner.init(jax.random.key(0), labelled)
+
+    def twin(size):
+        params = size * start.left, size * start.right, start.bias
+        return Twin(labelled, params, (0.01, 0.05), (0.02, 0.03))
+
+    size = min((2.0**k for k in range(-12, 5)), key=lambda size: twin(size).objective())
+    np.testing.assert_allclose(state.params.left, twin(size).left)
+    np.testing.assert_allclose(state.params.bias, [3.0])
+    np.testing.assert_allclose(state.objective, twin(size).objective(), rtol=1e-10)
+
+
+def test_options_without_effect_are_refused_in_words():
+    penalty, start = penalties.none(), bcpd.start_params(task(), rank=2)
+    for sentence, options in (
+        ("`left_penalty`, or `mu1` and `mu2`", {"left_penalty": penalty, "mu1": 0.1}),
+        ("`left_penalty`, or `mu1` and `mu2`", {"left_penalty": penalty, "mu2": 0.1}),
+        (
+            "`right_penalty`, or `nu1` and `nu2`",
+            {"right_penalty": penalty, "nu2": jnp.float32(0.1)},
+        ),
+        ("`rank` must be 2, as `start` has it, got 1", {"start": start}),
+        ("`rank` must be 2, as `start` has it, got 3", {"start": start, "rank": 3}),
+        ("`step` has no part in solver='min", {"solver": "minimise", "step": "lemma"}),
+        ("`growth` has no part in solver='min", {"solver": "minimise", "growth": 2.0}),
+        ("`growth` has no part in .* step='tight'", {"step": "tight", "growth": 2.0}),
+        ("`block_tolerance` has no part in solver='pro", {"block_tolerance": 0.1}),
+        ("`max_block_steps` has no part in solver='pro", {"max_block_steps": 9}),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            bcpd.learner(**options)
+    bcpd.learner(left_penalty=penalty, mu1=0.0, nu1=0.1, rank=2, start=start)

@@ -8,6 +8,8 @@ import shutil
 import numpy as np
 import pytest
 
+from lowrank_jax import selection
+from lowrank_jax.checks import InputError
 from lowrank_jax.cli import main, matrix_plots
 from tests.cli.conftest import listing
 from tests.cli.test_bad_input import refused
@@ -152,6 +154,25 @@ def test_cross_validation_chooses_reports_and_draws_a_path(
     assert (tmp_path / "m" / "path.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_every_setting_of_the_fit_is_one_of_its_validation(fit, folder, monkeypatch):
+    seen = {}
+
+    def select(labelled, **options):
+        seen.update(options)
+        raise InputError("Seen.")
+
+    monkeypatch.setattr(selection, "select", select)
+    texts = ("growth=3", "least_constant=0.1", "scale_start=no", "start=paper")
+    refused(fit(folder / "one.npz", "--cv", "2", "--set", *texts), "Seen.")
+    assert seen["growth"] == 3 and seen["least_constant"] == 0.1
+    assert seen["scale_start"] is False and seen["start"] == "paper"
+    assert (seen["tolerance"], seen["max_iterations"]) == (1e-3, 500)
+    texts = ("solver=minimise", "block_tolerance=0.1", "max_block_steps=9")
+    refused(fit(folder / "one.npz", "--cv", "2", "--set", *texts), "Seen.")
+    assert seen["solver"] == "minimise" and seen["step"] == "backtracking"
+    assert seen["block_tolerance"] == 0.1 and seen["max_block_steps"] == 9
+
+
 def test_strengths_that_leave_no_weight_are_told(cli, folder, tmp_path):
     done = cli(
         *("fit", folder / "one.npz", "--model", tmp_path / "m", "--no-plots", *SET),
@@ -203,6 +224,10 @@ def test_bad_settings_are_refused(fit, folder):
     refused(fit(data, "--set", "mu1=-1"), "`mu1` must be zero or more")
     refused(fit(data, "--set", "start=here"), "`start` must be one of")
     refused(fit(three, *keys, "--set", "multi_class=binary"), "two classes", "got 3")
+    for more in ((), ("--cv", "2")):
+        idle = ("--set", "solver=minimise", "step=lemma")
+        refused(fit(data, *more, *idle), "`step` has no part in solver='minimise'")
+        refused(fit(data, *more, "--set", "growth=1"), "`growth` must be above 1")
     refused(fit(data, "--cv", "11"), "--cv must be at most 10", "20 to leave out one")
     refused(fit(data, "--cv", "1"), "--cv must be at least 2")
     one_vs_all = ("--set", "multi_class=one-vs-all")
@@ -244,4 +269,5 @@ def test_predict_refuses_other_data_and_broken_models(cli, folder, tmp_path):
 def test_help_lists_the_settings(cli):
     done = cli("fit", "--help")
     assert done.status == 0 and "mu1 (default: 0.001)" in done.out
+    assert "left_penalty" not in done.out
     assert "row_names" not in done.out and ":math:" not in done.out
