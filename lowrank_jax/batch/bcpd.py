@@ -49,6 +49,7 @@ __all__ = [
     "Info",
     "Stages",
     "State",
+    "check_start",
     "final_params",
     "learner",
     "stages",
@@ -160,15 +161,7 @@ def learner(
     if isinstance(growth, float | int) and not growth > 1:
         raise InputError(f"`growth` must be above 1, got {growth}.")
     _refuse_idle(solver, step, growth, block_tolerance, max_block_steps)
-    if isinstance(start, str):
-        checks.choice(_STARTS, start=start)
-    else:
-        for part in (start.left, start.right):
-            if np.shape(part)[-1] != rank:
-                raise InputError(
-                    f"`rank` must be {np.shape(part)[-1]}, as `start` has it, got "
-                    f"{rank}."
-                )
+    check_start(start, rank)
     left = _one_penalty("left_penalty", left_penalty, mu1=mu1, mu2=mu2)
     right = _one_penalty("right_penalty", right_penalty, nu1=nu1, nu2=nu2)
     parts = stages(
@@ -336,6 +329,18 @@ def stages(
         return new, info
 
     return Stages(init, first, second, finish)
+
+
+def check_start(start: str | Params, rank: int) -> None:
+    """Raise `InputError` unless it is a known start, or a model of this rank."""
+    if isinstance(start, str):
+        checks.choice(_STARTS, start=start)
+        return
+    for part in (start.left, start.right):
+        if np.shape(part)[-1] != rank:
+            raise InputError(
+                f"`rank` must be {np.shape(part)[-1]}, as `start` has it, got {rank}."
+            )
 
 
 def start_params(labelled: Labelled, *, rank: int, start: str = "paper") -> Params:

@@ -65,6 +65,7 @@ def fit(
     checks.whole(chunk_size=chunk_size, rank=rank, max_iterations=max_iterations)
     checks.non_negative(tolerance=tolerance)
     checks.choice(("backtracking", "tight", "lemma"), step=step)
+    bcpd.check_start(start, rank)
     targets, weights = jnp.asarray(targets, dtype), jnp.asarray(weights, dtype)
     parts = bcpd.stages(
         left_penalty or penalties.none(),

@@ -70,7 +70,6 @@ def add_parser(commands: Any) -> None:
     add(
         "--grid",
         choices=("small", "paper"),
-        default="small",
         help="points that --cv tries: 36, the default, or 900 as the paper does",
     )
     where = parser.add_mutually_exclusive_group()
@@ -113,6 +112,14 @@ def run(arguments: argparse.Namespace) -> int:
         test_path = matrices.find(arguments.test, arguments)
     if arguments.split == 1:
         raise InputError("--split must be below 1: some matrices must be left to fit.")
+    if arguments.grid is not None and arguments.cv is None:
+        raise InputError(
+            f"--grid {arguments.grid} is about what --cv tries; add --cv K, or leave "
+            "it out."
+        )
+    if arguments.images and arguments.no_plots:
+        raise InputError("--images is about pictures, and --no-plots draws none.")
+    arguments.grid = arguments.grid or "small"
     files.check_json(arguments.json)
 
     from lowrank_jax import model_folder

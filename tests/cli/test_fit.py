@@ -232,6 +232,8 @@ def test_bad_settings_are_refused(fit, folder):
     refused(fit(data, "--cv", "1"), "--cv must be at least 2")
     one_vs_all = ("--set", "multi_class=one-vs-all")
     refused(fit(three, *keys, "--cv", "2", *one_vs_all), "one model of all classes")
+    refused(fit(data, "--grid", "paper"), "--grid paper", "--cv K")
+    refused(fit(data, "--images", "--no-plots"), "--images", "--no-plots draws none")
     refused(fit(data, "--split", "1"), "--split must be below 1")
     refused(fit(data, "--test", three), "three.npz has no array 'x'")
     refused(fit(data, "--json", folder), "is a folder")
