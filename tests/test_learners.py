@@ -128,6 +128,15 @@ def trigram_words(dtype):
     return trigram_perceptron.lay_out(*three_words())
 
 
+#: Examples of learners that take all of a corpus at once.
+WHOLE_CORPUS = (
+    whole_corpora,
+    labelled_matrices,
+    lattices,
+    latent_words,
+    trigram_lattices,
+)
+
 SHORT_SEARCH = {"memory_size": 2, "max_evaluations": 3}
 
 CASES = {
@@ -269,6 +278,8 @@ def test_rounds_with_x64_off_are_traced_once_keep_dtypes_and_repeat_bit_for_bit(
         state, infos = run()
         assert_kept(case, "float32", start_state, state, infos[0])
         chex.assert_trees_all_equal((state, infos), run())
+        if case.examples in WHOLE_CORPUS:  # `loops.iterations` asks for it
+            assert infos[0].converged.dtype == bool
         field = "objective" if hasattr(infos[0], "objective") else "loss"
         numbers = [float(getattr(info, field)) for info in infos]
         assert np.isfinite(numbers).all()

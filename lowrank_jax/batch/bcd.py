@@ -29,7 +29,11 @@ the half-problem most,
    \alpha \leftarrow \alpha + \tfrac\tau\rho z, \quad
    w \leftarrow w + \tau\,\Delta\hat\Phi,
 
-by :math:`\tau\ell - \frac12\tau^2 q \ge 0`. Alg. 1 starts from :math:`\alpha = \beta =
+by :math:`\tau\ell - \frac12\tau^2 q \ge 0`. C limits each visit by itself. The dual of
+the half-problem limits the sum of a sentence's steps: a sentence that is mistaken in P
+rounds of a turn may weigh up to P C, as in a perceptron, and what the increments add up
+to is then no lower bound on the half-problem. No multipliers are kept from one turn to
+the next: the factor stands for them. Alg. 1 starts from :math:`\alpha = \beta =
 \mathbf 1/\|\mathbf 1\|`. The table holds :math:`A = \alpha/a`, :math:`B = \beta/b` with
 both starting from 1, and the scale :math:`ab` beside.
 """
@@ -88,8 +92,10 @@ def learner(
     Args:
       penalty: ``"product"``, ``"sum"`` or ``"block"``; see the module.
       max_step_size: :math:`C`, positive. May be traced.
-      num_rounds_per_block: rounds on one factor before the other has its turn, best a
-        multiple of the number of sentences.
+      num_rounds_per_block: rounds on one factor before the other has its turn; alpha
+        begins. Whole passes are meant: a multiple of the number of training sentences,
+        which the learner does not know. A run of no more rounds than this never moves
+        beta. `lowrank-jax train` takes one pass, the number of training sentences.
       start: ``"unit"`` for :math:`1/\|1\|` as in Alg. 1, ``"ones"`` for entries of 1.
       averaging: ``"factors"`` averages each factor over rounds (BOL-X2), ``"none"``
         takes the last iterate.

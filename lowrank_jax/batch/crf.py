@@ -61,7 +61,7 @@ class Info(NamedTuple):
     num_evaluations: jax.Array  # () int32  of the loss and its gradient
     num_nonzero: jax.Array  # () int32  weights other than 0
     relative_change: jax.Array  # ()  decrease of the objective, relative
-    converged: jax.Array  # () bool: the relative change is within the tolerance
+    converged: jax.Array  # () bool: as `owlqn.progress` tells
 
 
 def learner(
@@ -84,7 +84,7 @@ def learner(
         gradient and the line search. Static.
       max_evaluations: of one line search. Static.
       tolerance: relative decrease of the objective below which `Info.converged` is
-        True. May be traced.
+        True, if a step was taken (`owlqn.progress`). May be traced.
       dtype: of the weights.
     """
     checks.choice(("l1", "l2"), penalty=penalty)
@@ -113,22 +113,20 @@ def learner(
             stepped = _step_l1(state, lanes, weight, max_evaluations)
         else:
             stepped = _step_l2(state, lanes, weight, solver)
-        before, after = stepped.objective_before, stepped.objective
-        change = (before - after) / jnp.maximum(jnp.abs(before), 1)
-        change = jnp.where(jnp.isinf(before), jnp.inf, change)
+        change, converged = owlqn.progress(stepped, jnp.asarray(tolerance, dtype))
         num_nonzero = sum(
             (leaf != 0).sum(dtype=jnp.int32) for leaf in jax.tree.leaves(stepped.params)
         )
         info = Info(
-            objective=after,
+            objective=stepped.objective,
             gradient_norm=stepped.gradient_norm,
             step_size=stepped.step_size,
             num_evaluations=stepped.num_evaluations,
             num_nonzero=num_nonzero,
             relative_change=change,
-            converged=change <= jnp.asarray(tolerance, dtype),
+            converged=converged,
         )
-        return State(stepped.params, after, stepped.search), info
+        return State(stepped.params, stepped.objective, stepped.search), info
 
     return Learner(init, update)
 
@@ -169,17 +167,37 @@ def _step_l2(
             value_fn=objective,
         )
         params = optax.apply_updates(state.params, moves)
-    line = search[-1]
+    memory, line = search[0], search[-1]
+    # Where it finds no lower point, optax goes to a higher one. Stay instead, forget
+    # all pairs, and begin again along the gradient.
+    is_good = (line.value < before) | (line.info.decrease_error <= 0)
+    is_good &= line.learning_rate > 0
+    slope = optax.tree.vdot(gradient, moves)
+    params, value, new = jax.tree.map(
+        lambda found, old: jnp.where(is_good, found, old),
+        (params, line.value, line.grad),
+        (state.params, before, gradient),
+    )
+    search = (
+        memory._replace(
+            count=jnp.where(is_good, memory.count, 0),
+            weights_memory=jnp.where(is_good, memory.weights_memory, 0),
+        ),
+        *search[1:-1],
+        line._replace(value=value, grad=new),
+    )
+    is_steepest = (state.search[0].count == 0) & (line.learning_rate > 0)
     is_first = jnp.isinf(state.objective)
     num_evaluations = line.info.num_linesearch_steps.astype(jnp.int32)
     return owlqn.Stepped(
         params=params,
         search=_cast(search, dtype),
-        objective=line.value.astype(dtype),
+        objective=value.astype(dtype),
         objective_before=before.astype(dtype),
-        step_size=line.learning_rate.astype(dtype),
+        step_size=jnp.where(is_good, line.learning_rate, 0).astype(dtype),
+        promise=jnp.where(is_steepest, -slope, jnp.inf).astype(dtype),
         num_evaluations=num_evaluations + is_first.astype(jnp.int32),
-        gradient_norm=optax.tree.norm(line.grad).astype(dtype),
+        gradient_norm=optax.tree.norm(new).astype(dtype),
     )
 
 

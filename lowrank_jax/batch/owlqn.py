@@ -27,7 +27,7 @@ from jax import lax
 
 from lowrank_jax.linalg.prox import soft_threshold
 
-__all__ = ["Search", "Stepped", "init", "pseudo_gradient", "step"]
+__all__ = ["Search", "Stepped", "init", "progress", "pseudo_gradient", "step"]
 
 Params = Any  # a tree of arrays
 ValueAndGradient = Callable[[Params], tuple[jax.Array, Params]]
@@ -43,7 +43,8 @@ class Search(NamedTuple):
     moves: Params  # (memory_size, ...)  w_{k+1} - w_k of the last iterations
     changes: Params  # (memory_size, ...)  of the gradient
     curvatures: jax.Array  # (memory_size,)  1 / <move, change>; 0 where there is none
-    scale: jax.Array  # ()  <move, change> / <change, change> of the last pair
+    scale: jax.Array  # ()  <move, change> / <change, change> of the last pair; after a
+    # failed search, the most of the pseudo-gradient to go by
     num_pairs: jax.Array  # () int32  stored so far
 
 
@@ -55,6 +56,8 @@ class Stepped(NamedTuple):
     objective: jax.Array  # ()  F(w)
     objective_before: jax.Array  # ()  infinite in the first iteration
     step_size: jax.Array  # ()  0 where no point with a sufficient decrease was found
+    promise: jax.Array  # ()  decrease by the slope at the last point tried along the
+    # pseudo-gradient itself; infinite where it was tried along another direction
     num_evaluations: jax.Array  # () int32  of f and its gradient
     gradient_norm: jax.Array  # ()  of the pseudo-gradient at the new point
 
@@ -122,11 +125,11 @@ def step(
         return jax.tree.map(move, params, direction, orthant)
 
     def is_wanted(trial: tuple) -> jax.Array:
-        index, _, _, _, is_good = trial
+        index, _, _, _, _, is_good = trial
         return ~is_good & (index < max_evaluations)
 
     def halve(trial: tuple) -> tuple:
-        index, size, _, _, _ = trial
+        index, size, _, _, _, _ = trial
         size = jnp.where(index > 0, size / 2, size)
         point = at(size)
         value, gradient = value_and_gradient(point)
@@ -134,11 +137,17 @@ def step(
         bound = objective + SUFFICIENT * slope
         is_lower = (value + _penalty(point, strength) <= bound) & (slope < 0)
         is_good = is_new | is_lower
-        return index + 1, size, value, gradient, is_good
+        return index + 1, size, value, gradient, slope, is_good
 
     nothing = jnp.zeros((), jnp.int32)
-    start = (nothing, first, old_value, gradient, jnp.zeros((), bool))
-    num_trials, size, value, new, is_good = lax.while_loop(is_wanted, halve, start)
+    start = (nothing, first, old_value, gradient, jnp.zeros_like(first))
+    num_trials, size, value, new, slope, is_good = lax.while_loop(
+        is_wanted, halve, (*start, jnp.zeros((), bool))
+    )
+    # A failure along the pseudo-gradient is gone on from by halving on, one along
+    # another direction by the pseudo-gradient at full length.
+    is_other = is_new | (search.num_pairs > 0)
+    restart = jnp.where(is_other, 1, search.scale * size / 2)
     size = jnp.where(is_good, size, 0)
     params, before = at(size), params
     value, new = jax.tree.map(
@@ -146,17 +155,38 @@ def step(
         (value, new),
         (old_value, gradient),
     )
+    search = search._replace(value=value, gradient=new)
     move = jax.tree.map(jnp.subtract, params, before)
     change = jax.tree.map(jnp.subtract, new, gradient)
     return Stepped(
         params=params,
-        search=_remember(search._replace(value=value, gradient=new), move, change),
+        search=_remember(search, move, change, restart),
         objective=value + _penalty(params, strength),
         objective_before=objective,
         step_size=size,
+        promise=jnp.where(is_other, jnp.inf, -slope),
         num_evaluations=num_trials,
         gradient_norm=_norm(pseudo_gradient(params, new, strength)),
     )
+
+
+def progress(stepped: Stepped, tolerance: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the relative decrease of an iteration, and whether it is the last one.
+
+    It is the last one if a step was taken that gained no more than the tolerance; or if
+    none was found along the pseudo-gradient, on which a shorter one could gain no more:
+    F is convex, so no step gains more than its slope promises. A failure along another
+    direction says nothing, and the next iteration starts afresh.
+
+    Args:
+      stepped: from `step`.
+      tolerance: relative to the objective before, or to 1 if that is larger.
+    """
+    before = stepped.objective_before
+    size = jnp.maximum(jnp.abs(before), 1)
+    change = jnp.where(jnp.isinf(before), jnp.inf, (before - stepped.objective) / size)
+    is_told = (stepped.step_size > 0) | (stepped.promise <= tolerance * size)
+    return change, (change <= tolerance) & is_told
 
 
 def pseudo_gradient(
@@ -181,11 +211,13 @@ def pseudo_gradient(
     return jax.tree.map(one, params, gradient)
 
 
-def _remember(search: Search, move: Params, change: Params) -> Search:
+def _remember(
+    search: Search, move: Params, change: Params, restart: jax.Array
+) -> Search:
     """Store a pair over the oldest one; a useless pair gets the weight 0.
 
     No move at all means that the search has failed: all pairs are forgotten, and the
-    next iteration goes along the pseudo-gradient.
+    next iteration goes along the pseudo-gradient, by `restart` times it at most.
     """
     curvature, energy = _inner(move, change), _inner(change, change)
     is_useful = curvature > 0
@@ -204,7 +236,7 @@ def _remember(search: Search, move: Params, change: Params) -> Search:
         moves=jax.tree.map(store, search.moves, move),
         changes=jax.tree.map(store, search.changes, change),
         curvatures=jnp.where(is_stuck, 0, curvatures),
-        scale=jnp.where(is_stuck, 1, scale),
+        scale=jnp.where(is_stuck, restart, scale),
         num_pairs=jnp.where(is_stuck, 0, search.num_pairs + 1),
     )
 

@@ -71,6 +71,8 @@ class Info(NamedTuple):
     best_objective: jax.Array  # ()
     lower_bound: jax.Array  # ()  on the optimum of the unsmoothed problem
     gap: jax.Array  # ()  (best objective - lower bound) / best objective
+    is_complete: jax.Array  # () bool: the prox had room, or steps, enough
+    is_accepted: jax.Array  # () bool: the search found its L within `max_trials`
     converged: jax.Array  # () bool: the gap is within the tolerance
 
 
@@ -79,6 +81,7 @@ class _Trial(NamedTuple):
     penalty: jax.Array
     rank: jax.Array
     right: hankel.Params
+    is_complete: jax.Array
     loss: jax.Array
     curvature: jax.Array
     is_accepted: jax.Array
@@ -115,10 +118,11 @@ def learner(
       reduction: ``"sum"`` or ``"mean"``.
       has_boundary: see there.
       svt: ``"full"``, ``"svd"`` or ``"truncated"``.
-      max_rank: of the truncated one.
+      max_rank: room of the truncated one; `Info.is_complete` tells if it sufficed.
       num_subspace_steps: of the truncated one.
       first_curvature: L at the start; doubled until it suffices. May be traced.
-      max_trials: of one search for L. Static.
+      max_trials: of one search for L; `Info.is_accepted` tells if they sufficed, else
+        the step goes by the last L tried. Static.
       tolerance: relative gap within which `Info.converged` is True. May be traced.
       dtype: of the matrices.
     """
@@ -185,6 +189,7 @@ def learner(
                 penalty=moved.penalty,
                 rank=moved.rank,
                 right=moved.right,
+                is_complete=moved.is_complete,
                 loss=loss,
                 curvature=curvature,
                 is_accepted=loss <= model + slack,
@@ -196,6 +201,7 @@ def learner(
             penalty=jnp.zeros((), dtype),
             rank=jnp.zeros((), jnp.int32),
             right=state.right,
+            is_complete=jnp.array(True),
             loss=jnp.zeros((), dtype),
             curvature=jnp.asarray(0.8, dtype) * state.curvature,
             is_accepted=jnp.array(False),
@@ -249,6 +255,8 @@ def learner(
             best_objective=best_objective,
             lower_bound=best_bound,
             gap=gap,
+            is_complete=found.is_complete,
+            is_accepted=found.is_accepted,
             converged=gap <= jnp.asarray(tolerance, dtype),
         )
         return new_state, info

@@ -57,6 +57,8 @@ class Info(NamedTuple):
     rank: jax.Array  # () int32, there; -1 where no spectrum is computed
     step_size: jax.Array  # ()  eta_t
     accuracy: jax.Array  # ()  share of letters right on the loss-augmented paths
+    is_complete: jax.Array  # () bool: the prox had room, or steps, enough; True
+    # where this step does not threshold
 
 
 def lay_out_batches(
@@ -119,7 +121,7 @@ def learner(
       reduction: ``"sum"`` or ``"mean"``.
       has_boundary: see there.
       svt: ``"full"``, ``"svd"`` or ``"truncated"``.
-      max_rank: of the truncated one.
+      max_rank: room of the truncated one; `Info.is_complete` tells if it sufficed.
       num_subspace_steps: of the truncated one.
       prox_every: steps from one thresholding to the next. Static.
       dtype: of the matrices.
@@ -171,16 +173,18 @@ def learner(
                 method="svd" if svt == "svd" else "gram",
             )
             zero = jnp.zeros_like(pending)
-            return moved.params, moved.penalty, moved.rank, moved.right, zero
+            done = (moved.params, moved.penalty, moved.rank, moved.right)
+            return *done, zero, moved.is_complete
 
         def wait(_: None) -> tuple:
-            return half_way, state.penalty, state.rank, state.right, pending
+            kept = (half_way, state.penalty, state.rank, state.right)
+            return *kept, pending, jnp.array(True)
 
         if prox_every == 1:
             result = threshold(None)
         else:
             result = lax.cond(num_rounds % prox_every == 0, threshold, wait, None)
-        params, penalty, rank, right, pending = result
+        params, penalty, rank, right, pending, is_complete = result
         step_sum = state.step_sum + eta
         share = eta / step_sum
         average = jax.tree.map(
@@ -198,6 +202,7 @@ def learner(
             rank=state.rank,
             step_size=eta,
             accuracy=1 - found.num_wrong.astype(dtype) / num_letters,
+            is_complete=is_complete,
         )
         return new_state, info
 

@@ -84,6 +84,8 @@ class Info(NamedTuple):
     num_prox_steps: jax.Array  # () int32, of ADMM on the way to H_{t+1}
     is_complete: jax.Array  # () bool: ADMM reached its tolerance; True if not asked
     tie_violation: jax.Array  # ()  largest difference of tied entries of H_{t+1}: 0
+    converged: jax.Array  # () bool: False; no bound on the tied optimum is computed,
+    # and neither objective nor step tells how far a subgradient method has to go
 
 
 def average_strings(matrix: jax.Array) -> jax.Array:
@@ -216,6 +218,7 @@ def learner(
             num_prox_steps=moved.num_steps,
             is_complete=moved.converged if is_exact else jnp.array(True),
             tie_violation=jnp.abs(params - average_strings(params)).max(),
+            converged=jnp.array(False),
         )
         return new_state, info
 

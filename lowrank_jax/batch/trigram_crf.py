@@ -72,7 +72,7 @@ class Info(NamedTuple):
     step_size: jax.Array  # ()  of the line search; 0 where it found none
     num_evaluations: jax.Array  # () int32  of the objective and its gradient
     relative_change: jax.Array  # ()  decrease of the objective, relative
-    converged: jax.Array  # () bool: the relative change is within the tolerance
+    converged: jax.Array  # () bool: as `owlqn.progress` tells
 
 
 def lay_out(alphabet: Alphabet, words: Words, *, has_end: bool = True) -> Data:
@@ -120,7 +120,7 @@ def learner(
         the weights. Static.
       max_evaluations: of one line search. Static.
       tolerance: relative decrease of the objective below which `Info.converged` is
-        True. May be traced.
+        True, if a step was taken (`owlqn.progress`). May be traced.
       dtype: of the weights.
     """
     checks.positive(strength=strength)
@@ -147,16 +147,14 @@ def learner(
             state.search,
             max_evaluations=max_evaluations,
         )
-        before, after = stepped.objective_before, stepped.objective
-        change = (before - after) / jnp.maximum(jnp.abs(before), 1)
-        change = jnp.where(jnp.isinf(before), jnp.inf, change)
+        change, converged = owlqn.progress(stepped, jnp.asarray(tolerance, dtype))
         info = Info(
-            objective=after,
+            objective=stepped.objective,
             gradient_norm=stepped.gradient_norm,
             step_size=stepped.step_size,
             num_evaluations=stepped.num_evaluations,
             relative_change=change,
-            converged=change <= jnp.asarray(tolerance, dtype),
+            converged=converged,
         )
         return State(unravel(stepped.params), stepped.search), info
 

@@ -46,9 +46,22 @@ examples:
 """
 
 
+#: The hyper-parameter of a learner that is one pass unless it is set.
+_ONE_PASS = {"bcd": "num_rounds_per_block"}
+
+
 def _describe(parsed: argparse.Namespace) -> str:
     name = getattr(parsed, "learner", "")
-    return learners.describe(name) if name in learners.LEARNERS else ""
+    if name not in learners.LEARNERS:
+        return ""
+    text = learners.describe(name)
+    if name in _ONE_PASS:
+        option = _ONE_PASS[name]
+        start = f"  {option} (default: "
+        before, _, after = text.partition(start)
+        rest = after.partition(")")[2]
+        text = f"{before}{start}the number of training sentences){rest}"
+    return text
 
 
 def add_parser(commands: Any) -> None:
@@ -166,13 +179,16 @@ def run(arguments: argparse.Namespace) -> int:
     name = arguments.learner
     given = learners.parse_settings(name, arguments.settings)
     certifying.prepare(arguments, given)
-    learner = learners.module_of(name).learner(**given)
-    settings = learners.to_json(learners.all_settings(name, given))
+    learner = learners.module_of(name).learner(**given)  # settings are checked first
     template = _template(arguments)
 
     whole = files.read_corpus(train_path, arguments.format)
     template.check_columns(len(whole.columns), whole.source)
     train = share_of(whole, arguments)
+    if name in _ONE_PASS and _ONE_PASS[name] not in given:
+        given[_ONE_PASS[name]] = train.num_sentences
+        learner = learners.module_of(name).learner(**given)
+    settings = learners.to_json(learners.all_settings(name, given))
     test = None
     if test_path is not None:
         test = files.read_corpus(test_path, arguments.format)

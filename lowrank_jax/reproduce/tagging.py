@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from lowrank_jax import data, features, loops, models
+from lowrank_jax import batch, data, features, loops, models
 from lowrank_jax.types import Sequences
 
 __all__ = ["Method", "Scored", "Task", "fit", "make_task", "summary"]
@@ -22,7 +22,8 @@ class Method:
     Attributes:
       name: in the table.
       module: of `online`, or one that trains like them.
-      settings: keyword arguments of its `learner`.
+      settings: keyword arguments of its `learner`; the blocks of `batch.bcd` are one
+        pass unless they say otherwise.
       orders: of the features: ``"template"``, ``"zero"``, ``"first"`` or ``"both"``.
       is_bilinear: whether its parameters are `models.bilinear`.
       paper: the figure of the paper, if it has one.
@@ -82,7 +83,10 @@ def fit(method: Method, task: Task, *, num_seeds: int, num_passes: int) -> list[
     )
     train = loops.stream(dataclasses.replace(task.train, space=space))
     test = loops.stream(dataclasses.replace(task.test, space=space))
-    learner = method.module.learner(**method.settings)
+    settings = method.settings
+    if method.module is batch.bcd:  # the factors take turns from pass to pass
+        settings = {"num_rounds_per_block": task.train.num_sentences} | settings
+    learner = method.module.learner(**settings)
     model = models.bilinear if method.is_bilinear else models.linear
     predict = jax.jit(lambda *given: loops.predict(model.scores, *given))
     final = jax.jit(method.module.final_params)

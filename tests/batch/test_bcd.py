@@ -7,11 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowrank_jax import loops
+from lowrank_jax import data, loops
 from lowrank_jax.batch import bcd
 from lowrank_jax.checks import InputError
 from lowrank_jax.decode import best_path
 from lowrank_jax.models import bilinear
+from lowrank_jax.reproduce import tagging
 from tests.batch import references
 from tests.online import twins
 from tests.online.tasks import planted_task, random_task
@@ -218,6 +219,27 @@ def test_without_averaging_the_last_iterate_is_returned():
 def test_a_pass_copies_no_large_table(penalty):
     learner = bcd.learner(penalty=penalty)
     assert large_copies(learner, ("01", "01")) == []
+
+
+def test_an_experiment_alternates_from_pass_to_pass(monkeypatch):
+    train, test, _ = data.segmentation_task(12, 4, seed=0)
+    task = tagging.make_task(train, test, "segmentation", lambda *_: 0.0)
+    turns, passes = [], loops.passes
+
+    def watched(*given, **more):
+        for done in passes(*given, **more):
+            turns.append(done.trace.factor.tolist())
+            yield done
+
+    monkeypatch.setattr(loops, "passes", watched)
+    for settings, wanted in (
+        ({}, [[0] * 12, [1] * 12, [0] * 12]),
+        ({"num_rounds_per_block": 6}, [[0] * 6 + [1] * 6] * 3),
+    ):
+        method = tagging.Method("bcd", bcd, settings, "both", True)
+        tagging.fit(method, task, num_seeds=1, num_passes=3)
+        assert turns == wanted
+        turns.clear()
 
 
 def test_bad_input_is_refused():

@@ -145,10 +145,9 @@ STRENGTH = 1.5
 
 
 @functools.cache
-def minimise(penalty):
-    """Run the learner with a traced strength; return its weights and the trace."""
-    task = short_task("mixed")
-    lanes = crf.lay_out(task, num_lanes=3)
+def lanes_and_update(penalty):
+    """Compile an update with a traced strength; return the corpus and the start too."""
+    lanes = crf.lay_out(short_task("mixed"), num_lanes=3)
 
     def learner(strength):
         return crf.learner(
@@ -156,11 +155,22 @@ def minimise(penalty):
         )
 
     update = jax.jit(lambda state, lanes, c: learner(c).update(state, lanes))
-    state, infos = learner(1.0).init(jax.random.key(0), lanes), []
+    return lanes, learner(1.0).init(jax.random.key(0), lanes), update
+
+
+def go_on(penalty, state):
+    """Iterate until convergence; return the weights and the trace."""
+    lanes, _, update = lanes_and_update(penalty)
+    infos = []
     while len(infos) < 300 and not (infos and infos[-1].converged):
         state, info = update(state, lanes, STRENGTH)
         infos.append(jax.device_get(info))
-    return to_vector(task.space, crf.final_params(state)), infos
+    return to_vector(lanes.space, crf.final_params(state)), infos
+
+
+@functools.cache
+def minimise(penalty):
+    return go_on(penalty, lanes_and_update(penalty)[1])
 
 
 def test_l2_minimum_equals_that_of_scipy_on_the_enumerated_objective():
@@ -237,6 +247,35 @@ def test_objective_never_rises_and_convergence_is_reported(penalty):
     reported = [info.relative_change for info in infos[1:]]
     np.testing.assert_allclose(reported, changes, rtol=1e-8, atol=1e-15)
     assert all(int(info.num_evaluations) >= 1 for info in infos)
+
+
+@pytest.mark.parametrize("penalty", ["l1", "l2"])
+def test_a_failed_search_is_no_convergence_and_is_gone_on_from(penalty):
+    """One trial a search: some find no lower point, far from the minimum."""
+    learner = crf.learner(
+        penalty=penalty,
+        strength=STRENGTH,
+        max_evaluations=1,
+        tolerance=1e-10,
+        dtype=jnp.float64,
+    )
+    lanes, key = lanes_and_update(penalty)[0], jax.random.key(0)
+    infos = []
+    for done in loops.iterations(learner, lanes, key=key, num_iterations=150):
+        infos.append(done.trace)
+    objectives = np.array([info.objective for info in infos])
+    assert (np.diff(objectives) <= 1e-13 * objectives[:-1]).all()
+    first = [info.step_size == 0 for info in infos[1:]].index(True) + 1
+    assert objectives[first] == objectives[first - 1]
+    assert objectives[first] > minimise(penalty)[1][-1].objective * (1 + 1e-9)
+    assert not infos[first].converged
+    if penalty == "l2":  # optax does not halve on from search to search
+        assert not infos[-1].converged
+        assert done.state.search[0].count == 0  # no pair is left
+        infos = go_on(penalty, done.state)[1]
+    assert infos[-1].converged
+    expected = minimise(penalty)[1][-1].objective
+    np.testing.assert_allclose(infos[-1].objective, expected, rtol=1e-8)
 
 
 def test_pseudo_gradient_is_zero_exactly_in_the_subdifferential():

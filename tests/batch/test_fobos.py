@@ -265,9 +265,29 @@ def test_the_smoothed_method_reaches_the_objective_in_fewer_passes():
     assert trace.lower_bound[-1] <= trace.best_objective[-1]
     assert trace.best_objective[-1] <= other.best_objective[-1] * 1.001
     assert trace.num_evaluations.sum() < 300 < len(other.gap)
+    assert trace.is_accepted.all() and trace.is_complete.all()
     # the smoothed loss lies above the hinge
     assert (np.asarray(trace.smoothed_loss) >= np.asarray(trace.loss) - 1e-9).all()
     assert smoothed.final_params(state, "best")[0].shape == state.params[0].shape
+
+
+@pytest.mark.parametrize("max_rank", [1, 6])
+def test_too_little_room_or_too_few_trials_are_told(max_rank):
+    alphabet, words, lattice = task()
+    settings = {"svt": "truncated", "max_rank": max_rank, "strength": 0.1}
+    settings |= {"num_subspace_steps": 20, "dtype": jnp.float64}
+    batches = stochastic_fobos.lay_out_batches(alphabet, words, num_batches=3)
+    learner = stochastic_fobos.learner(num_batches=3, prox_every=3, **settings)
+    start = learner.init(jax.random.key(0), jax.tree.map(lambda x: x[0], batches))
+    info = jax.jit(lambda s: jax.lax.scan(learner.update, s, batches))(start)[1]
+    # Only the last step thresholds; the others have nothing to leave out.
+    assert info.is_complete.tolist() == [True, True, max_rank > 1]
+
+    learner = smoothed.learner(first_curvature=1e-3, max_trials=2, **settings)
+    start = learner.init(jax.random.key(0), lattice)
+    info = jax.jit(learner.update)(start, lattice)[1]
+    assert info.is_complete == (max_rank > 1)
+    assert not info.is_accepted and info.num_evaluations == 3
 
 
 def test_wrong_settings_are_named():

@@ -57,3 +57,25 @@ def test_a_search_without_a_good_point_stays_where_it_was():
             trace.params["left"][k], trace.params["left"][k - 1]
         )
     assert (np.diff(trace.objective) <= 0).all()
+    # Yet it comes to the minimum: the next ones halve on along the gradient.
+    np.testing.assert_allclose(trace.objective[-1], 2 * np.log(2), rtol=1e-3)
+
+
+def test_progress_tells_a_failed_search_from_the_end():
+    _, (_, trace) = run(1)
+    change, is_last = owlqn.progress(trace, jnp.array(1e-5))
+    failed = np.flatnonzero(trace.step_size[1:] == 0) + 1
+    assert not is_last[0] and np.isinf(change[0])
+    assert (change[failed] == 0).all() and not is_last[failed[0]]
+    # Right after a step the search had pairs: nothing is promised.
+    after_step = [k for k in failed if k > 1 and trace.step_size[k - 1] > 0]
+    assert np.isinf(trace.promise[np.array(after_step)]).all()
+    assert not is_last[np.array(after_step)].any()
+    # At the minimum no step goes down, and none is promised to.
+    start = {"left": jnp.ones(3), "right": jnp.zeros(1)}
+    search = owlqn.init(start, 4)
+    evaluate = jax.value_and_grad(function)
+    for wanted in (False, True):
+        done = owlqn.step(evaluate, None, start, search, max_evaluations=3)
+        assert bool(owlqn.progress(done, jnp.array(1e-5))[1]) == wanted
+        search = done.search

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from lowrank_jax import loops
 from lowrank_jax.batch import fobos, tied_fobos
 from lowrank_jax.checks import InputError
 from lowrank_jax.linalg.ties import average_ties
@@ -164,6 +165,17 @@ def test_all_states_give_all_learnt_scores_and_predictions_back():
         loss_and_subgradient(part, has_end=True) for part in (table, np.asarray(learnt))
     )
     np.testing.assert_array_equal(found[1], wanted[1])  # the same paths
+
+
+def test_loops_run_it_like_any_learner_of_a_whole_corpus():
+    learner = tied_fobos.learner(svt="svd", **SETTINGS)
+    runs = loops.iterations(
+        learner, lattice_of_words(), key=jax.random.key(0), num_iterations=3
+    )
+    found = [done.trace for done in runs]
+    objectives = [info.objective for info in found]
+    np.testing.assert_allclose(objectives, run("projection")[2].objective[:3])
+    assert not any(info.converged for info in found)
 
 
 def test_strings_are_averaged_as_their_groups_say():

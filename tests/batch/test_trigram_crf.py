@@ -67,8 +67,14 @@ def test_the_gradient_equals_finite_differences():
     np.testing.assert_allclose((losses[0] - losses[1]) / 2e-5, slope, rtol=1e-6)
 
 
-def test_iterations_go_down_to_the_minimum_another_solver_finds():
-    learner = trigram_crf.learner(strength=STRENGTH, tolerance=1e-13, dtype=jnp.float64)
+@pytest.mark.parametrize("max_evaluations", [1, 20])
+def test_iterations_go_down_to_the_minimum_another_solver_finds(max_evaluations):
+    learner = trigram_crf.learner(
+        strength=STRENGTH,
+        max_evaluations=max_evaluations,
+        tolerance=1e-13,
+        dtype=jnp.float64,
+    )
     trace = [
         done.trace
         for done in loops.iterations(
@@ -78,6 +84,8 @@ def test_iterations_go_down_to_the_minimum_another_solver_finds():
     objectives = np.array([info.objective for info in trace])
     assert (np.diff(objectives) <= 0).all()
     assert trace[-1].converged and not trace[0].converged
+    if max_evaluations == 1:  # a search that has failed is gone on from
+        assert any(info.step_size == 0 for info in trace[1:-1])
     start, unravel = ravel_pytree(toy.as_params({}))
 
     def objective(flat):

@@ -9,6 +9,7 @@ import pytest
 
 from lowrank_jax import checkpoint
 from lowrank_jax.cli import training
+from lowrank_jax.models import bilinear
 from lowrank_jax.tagger import Tagger
 from tests.cli.conftest import command, listing
 
@@ -172,6 +173,34 @@ def test_a_batch_learner_goes_on_and_ends_when_it_has_converged(cli, files, tmp_
     again = cli(*given)  # there is nothing left to do
     assert again.status == 0 and "iteration" not in again.err
     assert same_model(folder, tmp_path / "unbroken")
+
+
+def test_the_factors_of_bcd_take_turns_from_pass_to_pass(cli, files, tmp_path):
+    noisy, folder = ("--train", files.noisy), tmp_path / "m"
+    three = (*noisy, "--passes", 3, "--json", tmp_path / "r.json")
+    assert cli(*train("bcd", files, tmp_path / "unbroken", *three)).status == 0
+    found = json.loads((tmp_path / "r.json").read_text())
+    blocks = found["hyperparameters"]["num_rounds_per_block"]
+    assert blocks == found["num_sentences"]
+    tagger = Tagger.load(tmp_path / "unbroken")
+    assert tagger.hyperparameters["num_rounds_per_block"] == blocks
+    rows = bilinear.split(tagger.params.table, len(tagger.encoder.labels))
+    assert np.ptp(rows.left[:-1]) > 0 and np.ptp(rows.right[:-1]) > 0  # both moved
+
+    assert cli(*train("bcd", files, folder, *noisy, "--keep-checkpoint")).status == 0
+    other = ("--set", f"num_rounds_per_block={blocks + 1}")
+    done = cli(*train("bcd", files, folder, *three, *other, "--resume"))
+    told = f"num_rounds_per_block={blocks} instead of {blocks + 1}"
+    assert done.status == 2 and told in done.err
+    assert cli(*train("bcd", files, folder, *three, "--resume")).status == 0
+    assert same_model(folder, tmp_path / "unbroken")
+
+    (tmp_path / "bad.txt").write_text("not a corpus\n\nof one kind\n")
+    bad = ("--train", tmp_path / "bad.txt", "--set", "num_rounds_per_block=0")
+    done = cli(*train("bcd", files, tmp_path / "no", *bad))
+    assert done.status == 2 and "num_rounds_per_block" in done.err
+    done = cli("train", "bcd", "--help")
+    assert "num_rounds_per_block (default: the number of training" in done.out
 
 
 def test_a_checkpoint_of_other_settings_is_refused(cli, files, tmp_path):
