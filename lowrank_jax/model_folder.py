@@ -38,14 +38,21 @@ class Content(NamedTuple):
     arrays: dict[str, np.ndarray]
 
 
-def check_target(folder: Path, extra: Collection[str] = ()) -> None:
+def check_target(
+    folder: Path, extra: Collection[str] = (), *, kind: str | None = None
+) -> None:
     """Raise `InputError` unless a model may be written there.
 
     Args:
       folder: may be missing, empty, or hold a model.
       extra: names of further files that a model may have.
+      kind: of the model to write; one of another kind is not replaced. None leaves
+        that to `write`, which asks again.
     """
     folder = pathlib.Path(folder)
+    found = _kind_of(folder)
+    if kind is not None and found not in (None, kind):
+        raise InputError(f"{folder} holds a {found}; name another folder for a {kind}.")
     if folder.is_dir():
         ours = {_MODEL, _ARRAYS, *_REMAINS, *extra}
         foreign = sorted({item.name for item in folder.iterdir()} - ours)
@@ -71,8 +78,14 @@ def write(
       kind: of the model; `read` asks for the same.
       content: of the model.
       extra: further files by name.
+
+    Raises:
+      InputError: if a model of another kind is there.
     """
     extra = extra or {}
+    found = _kind_of(pathlib.Path(folder))
+    if found not in (None, kind):
+        raise InputError(f"{folder} holds a {found}; name another folder for a {kind}.")
 
     def put(part: pathlib.Path) -> None:
         checkpoint.write_arrays(part / _ARRAYS, content.arrays)
@@ -130,6 +143,17 @@ def read(folder: Path, kind: str) -> Content:
             f"{path} {state}; copy the whole folder again or make the model again."
         )
     return Content(about, checkpoint.read_arrays(path))
+
+
+def _kind_of(folder: pathlib.Path) -> str | None:
+    """Return the kind of the model that a folder says it holds, None if none."""
+    if not folder.exists():
+        folder = checkpoint.previous_folder(folder)
+    try:
+        about = json.loads((folder / _MODEL).read_text(encoding="utf-8"))
+        return str(about.get("kind", "tagger")) if "format_version" in about else None
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
 
 
 def _describe(path: pathlib.Path) -> dict[str, Any]:

@@ -118,10 +118,23 @@ def check_place(path: str | os.PathLike[str]) -> None:
         ) from None
 
 
-def check_json(path: str | None) -> None:
-    """Raise `InputError` unless `write_json` can write there."""
-    if path is not None and path != "-":
-        check_file(path, "the JSON result")
+def check_json(path: str | None, model: str | None = None) -> None:
+    """Raise `InputError` unless `write_json` can write there.
+
+    Args:
+      path: of the file; ``-`` is standard output.
+      model: the folder of a model, which the file may not be or lie in.
+    """
+    if path is None or path == "-":
+        return
+    if model is not None:
+        place, folder = pathlib.Path(path).resolve(), pathlib.Path(model).resolve()
+        if place == folder or folder in place.parents:
+            raise InputError(
+                f"{path} is in the folder of the model, {model}; name a file outside "
+                "it."
+            )
+    check_file(path, "the JSON result")
 
 
 def check_file(path: str, content: str) -> None:

@@ -25,6 +25,8 @@ examples:
   lowrank-jax reproduce bol-fig3 --scale small --out results
 """
 
+_ROWS = ("rows", "protocols")  # what an interrupted run has done so far
+
 
 def add_parser(commands: Any) -> None:
     """Add the parser of this command."""
@@ -68,7 +70,11 @@ def run(arguments: argparse.Namespace) -> int:
             "`lowrank-jax reproduce --list` tells what they are."
         )
     folder = pathlib.Path(arguments.out)
-    folder.mkdir(parents=True, exist_ok=True)
+    if not folder.is_dir() and (folder.exists() or folder.is_symlink()):
+        raise InputError(
+            f"--out {folder} is not a folder; name a new folder, or one that is there."
+        )
+    files.check_place(folder)
     module = importlib.import_module(EXPERIMENTS[arguments.id].module)
 
     def say(line: str) -> None:
@@ -113,6 +119,12 @@ def _read_unfinished(path: pathlib.Path, scale: str) -> dict[str, Any]:
         raise InputError(
             f"{path}: not whole JSON; remove it and leave out `--resume`."
         ) from None
+    is_kept = isinstance(kept, dict) and isinstance(kept.get("scale"), str)
+    if not is_kept or not any(isinstance(kept.get(name), list) for name in _ROWS):
+        raise InputError(
+            f"{path}: not what an interrupted run kept; remove it and leave out "
+            "`--resume`."
+        )
     if kept["scale"] != scale:
         raise InputError(
             f"{path}: kept at `--scale {kept['scale']}`, not {scale}; give that scale."

@@ -101,7 +101,7 @@ def add_parser(commands: Any) -> None:
         "of the training file plus 1",
     )
     options.add_checkpoints(train)
-    _add_common(train)
+    _add_common(train, "- prints them")
     long_help.add_help(train, _describe)
     train.set_defaults(run=run_train)
 
@@ -116,18 +116,20 @@ def add_parser(commands: Any) -> None:
     apply.add_argument(
         "--out", metavar="FILE", help="write the choices there, not to the terminal"
     )
-    _add_common(apply)
+    _add_common(
+        apply, "- prints them, in the place of the choices if --out is not given"
+    )
     apply.set_defaults(run=run_apply)
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
+def _add_common(parser: argparse.ArgumentParser, dash: str) -> None:
     parser.add_argument(
         "--format",
         choices=("json", "svmlight"),
         help="of the files; default: by the ends of their names",
     )
     parser.add_argument(
-        "--json", metavar="FILE", help="write the figures there; - prints them"
+        "--json", metavar="FILE", help=f"write the figures there; {dash}"
     )
     files.add_data_dir(parser)
 
@@ -139,20 +141,26 @@ def run_train(arguments: argparse.Namespace) -> int:
     test_path = None
     if arguments.test is not None:
         test_path = files.find_data(arguments.test, arguments.data_dir)
-    files.check_json(arguments.json)
+    files.check_json(arguments.json, arguments.model)
 
     import jax
 
+    from lowrank_jax import model_folder
     from lowrank_jax.cli import rerank_settings
-    from lowrank_jax.rerank_model import RerankModel
+    from lowrank_jax.rerank_model import KIND
     from lowrank_jax.tagger import CHECKPOINT_FILES
 
-    RerankModel.check_target(arguments.model, CHECKPOINT_FILES)
+    model_folder.check_target(arguments.model, CHECKPOINT_FILES, kind=KIND)
     files.check_place(arguments.model)
     given = rerank_settings.parse(arguments.learner, arguments.settings)
     settings = rerank_settings.complete(arguments.learner, given)
     rerank_settings.check(arguments.learner, settings)
     kind = _format(path, arguments)
+    if kind == "json" and arguments.num_features is not None:
+        raise InputError(
+            f"--num-features {arguments.num_features} is for svmlight, and {path} is "
+            "of the format json, whose names tell their number; leave it out."
+        )
     lists, names = _read(path, kind, training=True, room=arguments.num_features)
     test = None
     if test_path is not None:
@@ -190,6 +198,7 @@ def _train(
     digest = hashlib.sha256()
     for part in vars(lists).values():
         digest.update(np.ascontiguousarray(part).tobytes())
+    digest.update(json.dumps(names).encode())
     short = drop_shared(lists)  # rankings and updates stay as they are
     place = None
     if arguments.learner == "tm":
@@ -292,8 +301,13 @@ def _place(settings: dict[str, Any], lists: "Lists", shape: Any, seed: int) -> A
 def run_apply(arguments: argparse.Namespace) -> int:
     """Choose from lists; return the exit status."""
     path = files.find_data(arguments.data, arguments.data_dir)
-    files.check_json(arguments.json)
-    files.check_json(arguments.out)
+    files.check_json(arguments.json, arguments.model)
+    files.check_json(arguments.out, arguments.model)
+    given = [arguments.out, arguments.json]
+    if None not in given and pathlib.Path(given[0]) == pathlib.Path(given[1]):
+        raise InputError(
+            f"--out and --json both name {arguments.out}; give each a place of its own."
+        )
 
     from lowrank_jax.rerank_model import RerankModel
 
@@ -317,6 +331,12 @@ def _apply(arguments: argparse.Namespace, model: "RerankModel", lists: "Lists") 
     scores = model.scores(lists)
     seconds = time.perf_counter() - began
     offsets = np.asarray(lists.list_offsets)
+    if not np.isfinite(scores).all():
+        place = np.searchsorted(offsets, np.isfinite(scores).argmin(), side="right")
+        raise InputError(
+            f"{arguments.data}: list {place} has a score that is not finite; scale its "
+            "values, or train the model again."
+        )
     lines, chosen = [], []
     for part in np.split(scores, offsets[1:-1]):
         chosen.append(int(part.argmax()))

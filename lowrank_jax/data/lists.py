@@ -34,6 +34,7 @@ __all__ = [
 
 WIDTH = 16  # entries in a row of the device form
 ROWS = 64  # rows that scoring works on at a time: more of them, more reads in flight
+_MOST_CELLS = 2**31 - 1  # cells are int32
 _LISTS_AT_ONCE = 256  # lists that `drop_shared` sorts at a time: bounds the memory
 
 
@@ -123,6 +124,17 @@ def remap(lists: Lists, place: np.ndarray, num_cells: int) -> Lists:
       num_cells: product of the mode sizes, the new `num_features`.
     """
     place = np.asarray(place)
+    checks.whole(num_cells=num_cells)
+    if num_cells > _MOST_CELLS:
+        raise InputError(
+            f"`num_cells` must be at most {_MOST_CELLS}, got {num_cells}; take fewer "
+            "or smaller modes."
+        )
+    if not np.issubdtype(place.dtype, np.integer):
+        raise InputError(
+            f"`place` must hold integers, got {place.dtype}; give the cells of "
+            "`features.mapping`."
+        )
     if place.shape != (lists.num_features,):
         raise InputError(
             f"`place` must have one cell for each of the {lists.num_features} "

@@ -14,6 +14,7 @@ import lzma
 import math
 import os
 import pathlib
+import reprlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -26,7 +27,8 @@ from lowrank_jax.data.lists import Lists
 
 __all__ = ["read_json_lists", "read_svmlight_lists", "write_json_lists"]
 
-_MOST = np.iinfo(np.int32).max
+_MOST = 2**30  # features: a tensor of any order holds so many in int32 cells
+_LARGEST = 1e38  # values: their differences stay finite in float32
 _PACKERS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
     ".xz": lzma.compress,
@@ -56,14 +58,9 @@ def read_json_lists(
     """
     source = source_name(path)
     known = {} if names is None else names
-    made = _Builder(source, training)
+    made = _Builder(source, training, is_text=False)
     for number, line in _lines(path):
-        try:
-            content = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InputError(
-                f"{source}:{number} is not JSON ({error.msg}); write one list a line."
-            ) from None
+        content = _content(f"{source}:{number}", line)
         found = content.get("candidates") if isinstance(content, dict) else None
         if not isinstance(found, list):
             raise InputError(
@@ -116,9 +113,19 @@ def read_svmlight_lists(
     """
     if num_features is not None:
         checks.whole(num_features=num_features)
+        if num_features > _MOST:
+            raise InputError(
+                f"`num_features` must be at most {_MOST}, got {num_features}; number "
+                "the features closely."
+            )
     most = _MOST if num_features is None else num_features
+    todo = "check that it is the file this model was made for"
+    if training:
+        todo = "number the features closely"
+        if num_features is not None:
+            todo = "raise the number of features"
     source = source_name(path)
-    made = _Builder(source, training)
+    made = _Builder(source, training, is_text=True)
     seen: dict[str, int] = {}
     current = None
     for number, line in _lines(path):
@@ -140,22 +147,31 @@ def read_svmlight_lists(
             seen[query], current = number, query
             made.open_list()
         made.open_candidate(number, words[0])
+        present: set[int] = set()
         for word in words[2:]:
             name, colon, value = word.partition(":")
             try:
                 index = int(name)
             except ValueError:
                 colon = ""
-            if not colon:
+            if not colon or "_" in name:
                 raise InputError(
-                    f"{source}:{number} has {word!r} where an id:value should be."
+                    f"{source}:{number} has {reprlib.repr(word)} where an id:value "
+                    "should be."
                 ) from None
             if not 0 <= index < most:
                 raise InputError(
-                    f"{source}:{number} has the feature id {index}; ids must lie in "
-                    f"0..{most - 1}; check that it is the file this model was made for."
+                    f"{source}:{number} has the feature id {reprlib.repr(index)}; ids "
+                    f"must lie in 0..{most - 1}; "
+                    f"{todo if index > 0 else 'number the features from 0'}."
                 )
-            made.add(number, index, value, name)
+            if index in present:
+                raise InputError(
+                    f"{source}:{number} has feature {index} twice in a candidate; sum "
+                    "its values up."
+                )
+            present.add(index)
+            made.add(number, index, value, index)
     if num_features is None:
         num_features = 1 + max(made.ids, default=0)
     return made.lists(num_features)
@@ -226,11 +242,46 @@ def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
                 yield number, line
 
 
+class _Repeated(ValueError):
+    """An object of JSON has a name twice; the argument is the name."""
+
+
+def _content(place: str, line: str) -> Any:
+    """Read one line of JSON; raise `InputError` that names the place."""
+    try:
+        return json.loads(line, object_pairs_hook=_object)
+    except _Repeated as error:
+        raise InputError(
+            f"{place} has the name {error.args[0]!r} twice in one object; keep one of "
+            "them."
+        ) from None
+    except json.JSONDecodeError as error:
+        why = error.msg
+    except RecursionError:
+        why = "brackets within brackets without end"
+    except ValueError:  # what Python says of an integer of thousands of digits
+        why = "a number of too many digits"
+    raise InputError(f"{place} is not JSON ({why}); write one list a line.")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _Repeated(next(name for name in names if names.count(name) > 1))
+    return found
+
+
+def _shown(number: Any) -> str:
+    """Return a number or its text for a message, shortened if it is long."""
+    return reprlib.repr(number).strip("'")
+
+
 class _Builder:
     """Grows the flat arrays of `Lists`, and checks each number."""
 
-    def __init__(self, source: str, training: bool) -> None:
-        self.source, self.training = source, training
+    def __init__(self, source: str, training: bool, *, is_text: bool) -> None:
+        self.source, self.training, self.is_text = source, training, is_text
         self.ids, self.values = array.array("i"), array.array("f")
         self.quality = array.array("f")
         self.candidate_offsets, self.list_offsets = array.array("q"), array.array("q")
@@ -248,17 +299,21 @@ class _Builder:
             )
         if not math.isnan(value) and not 0 <= value <= 1:
             raise InputError(
-                f"{self.source}:{number} has the quality {quality}, and it must lie in "
-                "0..1; scale it."
+                f"{self.source}:{number} has the quality {_shown(quality)}, and it "
+                "must lie in 0..1; scale it."
             )
         self.quality.append(value)
 
-    def add(self, number: int, index: int, value: Any, name: str) -> None:
+    def add(self, number: int, index: int, value: Any, name: str | int) -> None:
         found = self._number(number, value)
-        if not math.isfinite(found):
+        if not abs(found) <= _LARGEST:
+            is_finite = math.isfinite(found) or isinstance(value, int)
+            lack = (
+                f"beyond {_LARGEST:g}; scale it" if is_finite else "not finite; mend it"
+            )
             raise InputError(
-                f"{self.source}:{number} gives feature {name} the value {value}; it "
-                "must be finite."
+                f"{self.source}:{number} gives feature {name!r} the value "
+                f"{_shown(value)}, which is {lack}."
             )
         self.ids.append(index)
         self.values.append(found)
@@ -266,6 +321,11 @@ class _Builder:
     def lists(self, num_features: int) -> Lists:
         if not self.list_offsets:
             raise InputError(f"{self.source} holds no list; check the file.")
+        if self.training and not self.ids:
+            raise InputError(
+                f"{self.source} gives no candidate a feature, and training needs some; "
+                "check the file."
+            )
         self.list_offsets.append(len(self.quality))
         self.candidate_offsets.append(len(self.ids))
         return Lists(
@@ -278,11 +338,15 @@ class _Builder:
         )
 
     def _number(self, number: int, value: Any) -> float:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
         try:
-            if isinstance(value, bool):
-                raise TypeError
-            return float(value)
-        except (TypeError, ValueError):
-            raise InputError(
-                f"{self.source}:{number} has {value!r} where a number should be."
-            ) from None
+            if is_number or (self.is_text and "_" not in value):
+                return float(value)
+        except OverflowError:  # an integer of hundreds of digits
+            return math.inf if value > 0 else -math.inf
+        except ValueError:
+            pass
+        raise InputError(
+            f"{self.source}:{number} has {reprlib.repr(value)} where a number should "
+            "be."
+        )

@@ -30,6 +30,7 @@ __all__ = [
     "Params",
     "Shape",
     "best_order",
+    "check_shape",
     "constant",
     "gram",
     "indices",
@@ -43,6 +44,7 @@ __all__ = [
 ]
 
 _MOST_CELLS = 2**31 - 1  # cells are int32
+_MOST_MODES = 64  # 31 of size 2 already have too many cells
 
 
 class Shape(NamedTuple):
@@ -67,6 +69,30 @@ class Shape(NamedTuple):
         return math.prod(self.sizes)
 
 
+def check_shape(shape: Shape) -> None:
+    """Raise `InputError` unless a model of this shape can be made."""
+    if not isinstance(shape, Shape):
+        raise InputError(
+            f"`shape` must be a Shape(sizes, num_components), got {shape!r}."
+        )
+    if not isinstance(shape.sizes, tuple) or not shape.sizes:
+        raise InputError(
+            f"`sizes` must be a tuple of one size or more, got {shape.sizes!r}."
+        )
+    for size in shape.sizes:
+        checks.whole(sizes=size)
+    checks.whole(num_components=shape.num_components)
+    for name, number in (
+        ("cells", shape.num_cells),
+        ("parameters", num_parameters(shape)),
+    ):
+        if number > _MOST_CELLS:
+            raise InputError(
+                f"`shape` must have at most {_MOST_CELLS} {name}, got {number} of "
+                f"sizes {shape.sizes} and num_components {shape.num_components}."
+            )
+
+
 Params = tuple[jax.Array, ...]  # for each mode d the vectors w_h^d, (H, n_d)
 
 
@@ -89,6 +115,8 @@ def mode_sizes(num_features: int, order: int) -> tuple[int, ...]:
       (n_1, ..., n_D) ascending, with product V or more.
     """
     checks.whole(num_features=num_features, order=order)
+    if order > _MOST_MODES:
+        raise InputError(f"`order` must be at most {_MOST_MODES}, got {order}.")
     low = round(num_features ** (1 / order))
     while low**order > num_features:
         low -= 1

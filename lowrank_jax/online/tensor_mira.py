@@ -135,8 +135,12 @@ def learner(
       dtype: of the params.
     """
     checks.positive(max_step_size=max_step_size)
-    checks.whole(num_sweeps=num_sweeps, num_components=shape.num_components)
-    checks.whole(num_best=num_best)
+    tensor.check_shape(shape)
+    if not jnp.issubdtype(jnp.dtype(dtype), jnp.floating):
+        raise checks.InputError(
+            f"`dtype` must be a floating-point type, got {jnp.dtype(dtype).name}."
+        )
+    checks.whole(num_sweeps=num_sweeps, num_best=num_best)
     checks.choice(("paper", "exact", "bcd"), step=step)
     checks.choice(("constant", "positive", "random"), start=start)
     checks.choice(("average", "none"), averaging=averaging)

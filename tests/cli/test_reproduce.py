@@ -59,6 +59,24 @@ def test_an_interrupted_experiment_goes_on_where_it_stopped(module, cli, tmp_pat
     refused(cli("reproduce", "toy", "--resume", *out), kept, "nothing to resume")
     kept.write_text("{")
     refused(cli("reproduce", "toy", "--resume", *out), kept, "not whole")
+    for text in ("{}", "[]", "3", '{"scale": "small"}', '{"scale": 1, "rows": []}'):
+        kept.write_text(text)
+        done = cli("reproduce", "toy", "--resume", *out)
+        refused(done, kept, "not what an interrupted run kept", "leave out")
+
+
+def test_a_refusal_leaves_no_folder_behind(module, cli, tmp_path):
+    out = ("--out", tmp_path / "new" / "results")
+    refused(cli("reproduce", "toy", "--resume", *out), "nothing to resume")
+    refused(cli("reproduce", "table9", *out), "table9")
+    plain = tmp_path / "plain"
+    plain.touch()
+    for place in (plain, plain / "below"):
+        refused(cli("reproduce", "toy", "--out", place), place, "name")
+    assert module.num_runs == 0 and list(tmp_path.iterdir()) == [plain]
+    module.num_runs = 1  # does not stop
+    assert cli("reproduce", "toy", *out).status == 0
+    assert (tmp_path / "new" / "results" / "toy.png").exists()
 
 
 def test_what_cannot_be_resumed_says_so(cli, tmp_path):

@@ -1,11 +1,14 @@
 """`rerank train` and `rerank apply`: what they report, write and refuse."""
 
+import dataclasses
 import json
 import shutil
 
 import numpy as np
 import pytest
 
+from lowrank_jax import model_folder
+from lowrank_jax.checks import InputError
 from lowrank_jax.cli import main
 from lowrank_jax.data import read_json_lists, reranking_task, write_json_lists
 from lowrank_jax.rerank_model import RerankModel
@@ -103,6 +106,11 @@ def test_resume_gives_the_model_of_an_unbroken_run(cli, folder, tmp_path):
         cli(*given, "--epochs", 3, "--resume", "--set", "max_step_size=0.2"),
         "max_step_size=0.1 instead of 0.2",
     )
+    text = (folder / "train.jsonl").read_text()
+    for old, new in (('"f1"', '"other"'), ('"f2": 1.0', '"f2": 2.0')):
+        (tmp_path / "other.jsonl").write_text(text.replace(old, new))
+        other = ["rerank", "train", tmp_path / "other.jsonl", *given[3:]]
+        refused(cli(*other, "--epochs", 3, "--resume"), "other data")
     (tmp_path / "m" / ".checkpoint.npz.part").touch()  # of a run that was killed
     done = cli(*given, "--epochs", 3, "--resume")
     assert done.status == 0 and "going on from" in done.err and "pass 2/3" in done.err
@@ -143,6 +151,14 @@ BAD = {
     "nothing.jsonl": ("\n", "no list"),
     "lists.txt": ("", "--format"),
     "broken.jsonl": ("{", "not JSON"),
+    "bare.jsonl": (
+        '{"candidates": [{"features": {}, "quality": 1}]}\n',
+        "no candidate a feature",
+    ),
+    "large.jsonl": (
+        '{"candidates": [{"features": {"a": 1e39}, "quality": 1}]}\n',
+        ":1 gives feature 'a' the value 1e+39",
+    ),
 }
 
 
@@ -162,6 +178,13 @@ def test_bad_arguments_and_models_are_refused(cli, folder, tmp_path):
     refused(cli(*given, "--set", "foo=1"), "foo=1", "order, num_components, mapping")
     refused(cli(*given, "--set", "mapping=other"), "`mapping` must be one of")
     refused(cli(*given, "--set", "order=0"), "`order`")
+    refused(cli(*given, "--set", "order=100000000"), "`order` must be at most 64")
+    for number in (10**11, 10**9):  # the second is too many once V is known
+        many = cli(*given, "--set", f"num_components={number}")
+        refused(many, "at most 2147483647 parameters", f"num_components {number}")
+    refused(cli(*given, "--num-features", 500), "--num-features 500", "leave it out")
+    for place in (model, model / "a.json", tmp_path / "x" / ".." / "m" / "a.json"):
+        refused(cli(*given, "--json", place), place, "folder of the model", "outside")
     refused(cli(*given, "--learner", "mira", "--set", "order=2"), "setting of mira")
     refused(cli(*given, "--test", folder / "test.svm"), "format json")
     path = tmp_path / "wide.svm"
@@ -177,6 +200,57 @@ def test_bad_arguments_and_models_are_refused(cli, folder, tmp_path):
     (model / "model.json").write_text(json.dumps(about | {"kind": "tagger"}))
     refused(cli("rerank", "apply", model, train), "holds a tagger")
     refused(cli("rerank", "apply", tmp_path / "none", train), "not a model folder")
+
+
+def test_choices_and_figures_do_not_share_a_place(cli, folder, tmp_path):
+    given = ("rerank", "apply", folder / "m", folder / "test.jsonl.gz")
+    refused(cli(*given, "--out", "-", "--json", "-"), "--out and --json both name -")
+    place = tmp_path / "a"
+    refused(cli(*given, "--out", place, "--json", place), place, "a place of its own")
+    about = folder / "m" / "model.json"
+    refused(cli(*given, "--out", about), about, "in the folder of the model")
+    assert not place.exists()
+    done = cli(*given, "--out", place, "--json", "-")
+    assert json.loads(done.out)["num_lists"] == len(place.read_text().splitlines())
+    text = " ".join(cli("rerank", "apply", "--help").out.split())
+    assert "in the place of the choices if --out is not given" in text
+
+
+def test_scores_that_are_not_finite_are_refused(cli, folder, tmp_path):
+    path, model = tmp_path / "x.jsonl", RerankModel.load(folder / "m")
+    params = tuple(1e10 * np.abs(part) for part in model.params)
+    dataclasses.replace(model, params=params).save(tmp_path / "m")
+    line = '{{"candidates": [{{"features": {{"f1": {0}}}}}, {{"features": {{}}}}]}}\n'
+    path.write_text(line.format(1) + line.format(1e38))
+    done = cli("rerank", "apply", tmp_path / "m", path, "--out", tmp_path / "out")
+    refused(done, f"{path}: list 2 has a score that is not finite")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_of_another_kind_is_not_overwritten(cli, folder, tmp_path):
+    for kind in ("word tagger", "matrix classifier", "tagger"):
+        model = tmp_path / kind
+        shutil.copytree(folder / "m", model)
+        about = json.loads((model / "model.json").read_text()) | {"kind": kind}
+        if kind == "tagger":  # its folder does not tell
+            del about["kind"]
+            (model / "vocabulary.npz").touch()
+        (model / "model.json").write_text(json.dumps(about))
+        before = (model / "model.json").read_bytes()
+        done = cli("rerank", "train", folder / "train.jsonl", "--model", model)
+        refused(done, f"{model} holds a {kind}; name another folder")
+        with pytest.raises(InputError, match=f"holds a {kind}; name another folder"):
+            RerankModel.load(folder / "m").save(model)
+        assert (model / "model.json").read_bytes() == before
+    empty = model_folder.Content({}, {})
+    model = tmp_path / "m"
+    shutil.copytree(folder / "m", model)
+    with pytest.raises(InputError, match="m holds a reranker; name another folder"):
+        model_folder.write(model, "word tagger", empty)
+    assert RerankModel.load(model).num_features == 36
+    (model / "model.json").write_text("{")  # cut short: nothing to keep
+    model_folder.write(model, "word tagger", empty)
+    assert model_folder.read(model, "word tagger").arrays == {}
 
 
 def test_help_tells_of_the_settings(cli):

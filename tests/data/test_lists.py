@@ -75,6 +75,14 @@ def test_remap_moves_the_columns():
         data.remap(lists, truth.place[1:], 150)
     with pytest.raises(InputError, match=r"must lie in 0\.\.99"):
         data.remap(lists, truth.place, 100)
+    wide = truth.place.astype(np.int64)
+    wide[0] = 2**32  # would wrap to 0
+    with pytest.raises(InputError, match=r"`num_cells` must be at most 2147483647"):
+        data.remap(lists, wide, 2**33)
+    with pytest.raises(InputError, match=r"must lie in 0\.\.149"):
+        data.remap(lists, wide, 150)
+    with pytest.raises(InputError, match="`place` must hold integers, got float64"):
+        data.remap(lists, truth.place + 0.5, 150)
 
 
 def test_drop_shared_keeps_all_differences(monkeypatch):

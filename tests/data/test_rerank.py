@@ -3,6 +3,7 @@
 import dataclasses
 import gzip
 import json
+import math
 import re
 
 import numpy as np
@@ -15,6 +16,7 @@ from lowrank_jax.data import (
     reranking_task,
     write_json_lists,
 )
+from lowrank_jax.models.tensor import mode_sizes
 
 JSON = [
     {
@@ -82,6 +84,11 @@ def test_quality_may_be_left_out_where_nothing_is_trained(tmp_path):
 GOOD = as_lines(JSON[:1])
 
 
+def one(value, quality="0"):
+    """One candidate of one feature."""
+    return f'{{"candidates": [{{"features": {{"a": {value}}}, "quality": {quality}}}]}}'
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -95,7 +102,7 @@ GOOD = as_lines(JSON[:1])
         ('{"candidates": [{"features": {}, "quality": NaN}]}', "without a quality"),
         (
             '{"candidates": [{"features": {"a": NaN}, "quality": 0}]}',
-            ":1 gives feature a the value nan",
+            ":1 gives feature 'a' the value nan, which is not finite",
         ),
         (
             '{"candidates": [{"features": {"a": [1]}, "quality": 0}]}',
@@ -105,6 +112,22 @@ GOOD = as_lines(JSON[:1])
             '{"candidates": [{"features": {"a": true}, "quality": 0}]}',
             ":1 has True where a number",
         ),
+        (one('"0.5"'), ":1 has '0.5' where a number"),
+        (one("1", '"0.5"'), ":1 has '0.5' where a number"),
+        (one("1e39"), ":1 gives feature 'a' the value 1e+39, which is beyond 1e+38"),
+        (one("-1e39"), ":1 gives feature 'a' the value -1e+39, which is beyond"),
+        (one("Infinity"), ":1 gives feature 'a' the value inf, which is not finite"),
+        (one("7" * 400), "7777, which is beyond 1e+38; scale it"),
+        (one("1", "7" * 400), "7777, and it must lie in 0..1"),
+        (one("7" * 5000), ":1 is not JSON (a number of too many digits)"),
+        ("[" * 100_000, ":1 is not JSON (brackets within brackets"),
+        (one("[" * 900 + "]" * 900), ":1 has [[[[[[[...]]]]]]] where a number"),
+        (one('1, "b": 2, "a": 3'), ":1 has the name 'a' twice in one object"),
+        (one('1}, "features": {"a": 1'), ":1 has the name 'features' twice"),
+        (
+            '{"candidates": [{"features": {}, "quality": 0}]}',
+            "gives no candidate a feature, and training needs some",
+        ),
     ],
 )
 def test_bad_json_is_named_by_file_and_line(tmp_path, text, message):
@@ -112,7 +135,7 @@ def test_bad_json_is_named_by_file_and_line(tmp_path, text, message):
     with pytest.raises(InputError, match=re.escape(message)) as found:
         read_json_lists(path)
     assert str(path) in str(found.value)
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(found.value) and len(str(found.value)) < 400
 
 
 @pytest.mark.parametrize(
@@ -122,8 +145,17 @@ def test_bad_json_is_named_by_file_and_line(tmp_path, text, message):
         ("0.5", ":4 has no qid in its second place"),
         ("0.5 qid:3 1:1", ":4 comes back to qid 3 of line 1"),
         ("0.5 qid:4 5:1", ":4 has the feature id 5; ids must lie in 0..4"),
+        ("0.5 qid:4 5:1", "raise the number of features"),
         ("0.5 qid:4 -1:1", ":4 has the feature id -1"),
-        ("0.5 qid:4 1:inf", ":4 gives feature 1 the value inf"),
+        ("0.5 qid:4 -1:1", "number the features from 0"),
+        ("0.5 qid:4 1_0:1", ":4 has '1_0:1' where an id:value"),
+        ("0.5 qid:4 1:1_0", ":4 has '1_0' where a number"),
+        ("0_1 qid:4 1:1", ":4 has '0_1' where a number"),
+        ("0.5 qid:4 1:1 2:1 1:3", ":4 has feature 1 twice in a candidate"),
+        (f"0.5 qid:4 {'9' * 400}:1", "9999; ids must lie in 0..4"),
+        (f"0.5 qid:4 {'9' * 5000}:1", "where an id:value should be"),
+        ("0.5 qid:4 1:inf", ":4 gives feature 1 the value inf, which is not finite"),
+        ("0.5 qid:4 1:-1e39", ":4 gives feature 1 the value -1e39, which is beyond"),
         ("0.5 qid:4 1", ":4 has '1' where an id:value"),
         ("0.5 qid:4 x:1", ":4 has 'x:1' where an id:value"),
         ("0.5 qid:4 1:x", ":4 has 'x' where a number"),
@@ -136,7 +168,32 @@ def test_bad_svmlight_is_named_by_file_and_line(tmp_path, line, message):
     path = write(tmp_path, "0.1 qid:3 1:1\n# nothing\n0.5 qid:2 1:1\n" + line + "\n")
     with pytest.raises(InputError, match=re.escape(message)) as found:
         read_svmlight_lists(path, num_features=5)
+    assert str(path) in str(found.value) and len(str(found.value)) < 400
+
+
+def test_the_largest_feature_id_that_is_taken_fits_into_a_tensor_of_any_order(tmp_path):
+    largest = 2**30 - 1
+    lists = read_svmlight_lists(write(tmp_path, f"0 qid:1 {largest}:1e38\n"))
+    assert lists.num_features == largest + 1 and np.isfinite(2 * lists.values).all()
+    for order in range(1, 65):
+        sizes = mode_sizes(lists.num_features, order)
+        assert lists.num_features <= math.prod(sizes) < 2**31
+    for index in (largest + 1, 2**31 - 2):
+        path = write(tmp_path, f"0 qid:1 {index}:1\n")
+        with pytest.raises(InputError, match=rf"0\.\.{largest}; number the features"):
+            read_svmlight_lists(path)
+        with pytest.raises(InputError, match="`num_features` must be at most"):
+            read_svmlight_lists(path, num_features=index + 1)
+        with pytest.raises(InputError, match="the file this model was made for"):
+            read_svmlight_lists(path, num_features=5, training=False)
+
+
+def test_lists_without_a_feature_are_named_where_something_is_trained(tmp_path):
+    path = write(tmp_path, "0 qid:1\n1 qid:1\n")
+    with pytest.raises(InputError, match="gives no candidate a feature") as found:
+        read_svmlight_lists(path)
     assert str(path) in str(found.value)
+    assert read_svmlight_lists(path, num_features=3, training=False).num_features == 3
 
 
 @pytest.mark.parametrize("name", ["lists.jsonl", "lists.jsonl.gz", "lists.jsonl.xz"])

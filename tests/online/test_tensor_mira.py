@@ -13,7 +13,7 @@ from lowrank_jax import reranker
 from lowrank_jax.checks import InputError
 from lowrank_jax.data import drop_shared, reranking_task, stream_lists
 from lowrank_jax.data import lists as data
-from lowrank_jax.models.tensor import Shape
+from lowrank_jax.models.tensor import Shape, mode_sizes
 from lowrank_jax.online import rerank, tensor_mira
 
 LIMITS = (100.0, 0.3, 0.02)  # C: never clipped, sometimes, mostly
@@ -445,6 +445,22 @@ def test_bad_arguments_are_named():
         jax.eval_shape(learner.init, jax.random.key(0), first)
     with pytest.raises(InputError, match="`step` must be one of"):
         tensor_mira.learner(shape=Shape((3, 4)), step="other")
+    for shape, words in {
+        (3, 4): "`shape` must be a Shape",
+        Shape((70000, 70000)): "at most 2147483647 cells, got 4900000000",
+        Shape((3, 4), 10**11): "at most 2147483647 parameters, got 700000000000",
+        Shape((3, -4), 2): "`sizes` must be a whole number of at least 1, got -4",
+        Shape((0, 3)): "`sizes` must be a whole number of at least 1, got 0",
+        Shape((3, 4), 0): "`num_components` must be a whole number",
+        Shape(()): "`sizes` must be a tuple of one size or more",
+        Shape(3): "`sizes` must be a tuple of one size or more",
+    }.items():
+        with pytest.raises(InputError, match=words):
+            tensor_mira.learner(shape=shape)
+    with pytest.raises(InputError, match="`dtype` must be a floating-point type, got"):
+        tensor_mira.learner(shape=Shape((3, 4)), dtype=jnp.int32)
+    with pytest.raises(InputError, match="`order` must be at most 64, got 100000000"):
+        mode_sizes(12, 100_000_000)
     with pytest.raises(InputError, match="`decoding` must be one of"):
         rerank.learner(decoding="other")
     with pytest.raises(InputError, match="`num_best` must be 1 for the perceptron"):
