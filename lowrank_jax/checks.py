@@ -8,7 +8,7 @@ import numbers
 
 import numpy as np
 
-__all__ = ["InputError", "choice", "non_negative", "positive", "whole"]
+__all__ = ["InputError", "at_most", "choice", "non_negative", "positive", "whole"]
 
 
 class InputError(ValueError):
@@ -43,6 +43,13 @@ def whole(*, least: int = 1, **values: object) -> None:
             raise InputError(
                 f"`{name}` must be a whole number of at least {least}, got {value!r}."
             )
+
+
+def at_most(most: int, **values: int) -> None:
+    """Raise if a value is above `most`: each unit of it is spelt out in a program."""
+    for name, value in values.items():
+        if value > most:
+            raise InputError(f"`{name}` must be at most {most}, got {value}.")
 
 
 def choice(allowed: tuple[str, ...], **values: object) -> None:

@@ -14,12 +14,19 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.models import bilinear_logit, logistic
 from lowrank_jax.models.bilinear_logit import Params
 
-__all__ = ["PICTURES", "Classifier", "Scaling", "check_matrices", "scaling_of"]
+__all__ = [
+    "KIND",
+    "PICTURES",
+    "Classifier",
+    "Scaling",
+    "check_matrices",
+    "scaling_of",
+]
 
 #: Names of the pictures that may be in a model folder.
 PICTURES = ("patterns.png", "convergence.png", "path.png")
 
-_KIND = "matrix classifier"
+KIND = "matrix classifier"
 _SCALES = ("global", "row", "none")
 _CHUNK = 1 << 24  # numbers scored at a time
 
@@ -163,7 +170,7 @@ class Classifier:
         Raises:
           InputError: if the folder holds anything that is not of a model.
         """
-        model_folder.check_target(folder, PICTURES)
+        model_folder.check_target(folder, PICTURES, kind=KIND)
         about = {
             "classes": self.classes.tolist(),
             "shape": list(self.shape),
@@ -182,7 +189,7 @@ class Classifier:
         }
         content = model_folder.Content(about, arrays)
         extra = {f"{name}.png": picture for name, picture in pictures.items()}
-        model_folder.write(folder, _KIND, content, extra)
+        model_folder.write(folder, KIND, content, extra)
 
     @staticmethod
     def load(folder: model_folder.Path) -> "Classifier":
@@ -191,7 +198,7 @@ class Classifier:
         Raises:
           InputError: if it is no such folder, of another version, cut short, damaged.
         """
-        about, arrays = model_folder.read(folder, _KIND)
+        about, arrays = model_folder.read(folder, KIND)
         try:
             parts: Any = (arrays[name] for name in Params._fields)
             return Classifier(

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -138,11 +138,6 @@ class RerankModel:
                 f"{folder} is damaged or not of a {KIND} ({error}); train the model "
                 f"again."
             ) from None
-
-    @staticmethod
-    def check_target(folder: Path, extra: Collection[str] = ()) -> None:
-        """Raise `InputError` unless a model may be written there."""
-        model_folder.check_target(folder, extra)
 
 
 def _precision(params: Any) -> Any:

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax import __version__, checkpoint, checks, loops
+from lowrank_jax import __version__, checkpoint, checks, loops, model_folder
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.decode import k_best_paths, marginals
@@ -44,7 +44,7 @@ CHECKPOINT_FILES = (CHECKPOINT, f".{CHECKPOINT}.part")
 #: Name of what was certified of the training, where it was.
 CERTIFICATE = "certificate.json"
 _DATA_FILES = (_WEIGHTS, _VOCABULARY)
-_OURS = {_MODEL, *_DATA_FILES, CERTIFICATE, *CHECKPOINT_FILES, ".part"}
+_EXTRA = (_VOCABULARY, CERTIFICATE, *CHECKPOINT_FILES)
 
 _MODELS: dict[str, Any] = {"linear": linear, "bilinear": bilinear}
 _SHORT = 256  # sentences up to this length are decoded in one window
@@ -301,18 +301,9 @@ def _params(model: str, weights: Mapping[str, np.ndarray]) -> Params:
 def check_target(folder: Path) -> None:
     """Raise `InputError` unless a model may be written there.
 
-    The folder may be missing, empty, or hold a model or the checkpoint of one.
+    The folder may be missing, empty, or hold a tagger or the checkpoint of one.
     """
-    folder = pathlib.Path(folder)
-    if folder.is_dir():
-        foreign = sorted({item.name for item in folder.iterdir()} - _OURS)
-        if foreign:
-            raise InputError(
-                f"{folder} is not a model folder: it holds {foreign[0]!r}; name a new "
-                f"or empty folder."
-            )
-    elif folder.exists() or folder.is_symlink():
-        raise InputError(f"{folder} is not a folder; name another place for the model.")
+    model_folder.check_target(folder, _EXTRA, kind="tagger")
 
 
 _predict = jax.jit(loops.predict, static_argnums=0)

@@ -180,7 +180,7 @@ def check_target(folder: Path) -> None:
 
     The folder may be missing, empty, or hold a word tagger or the checkpoint of one.
     """
-    model_folder.check_target(folder, CHECKPOINT_FILES)
+    model_folder.check_target(folder, CHECKPOINT_FILES, kind=_KIND)
 
 
 def is_word_tagger(folder: Path) -> bool:

@@ -29,6 +29,12 @@ def test_zero_is_not_positive():
         checks.positive(c=jnp.zeros(()))
 
 
+def test_what_is_too_large_is_told_of():
+    checks.at_most(10, c=10)
+    with pytest.raises(InputError, match="`c` must be at most 10, got 11"):
+        checks.at_most(10, c=11)
+
+
 def test_what_is_no_number_is_told_of():
     with pytest.raises(InputError, match="`c` must be a number, got 'red'"):
         checks.positive(c="red")

@@ -18,6 +18,7 @@ __all__ = [
     "add_data_dir",
     "check_file",
     "check_json",
+    "check_outputs",
     "check_place",
     "find_data",
     "find_train_and_test",
@@ -135,6 +136,23 @@ def check_json(path: str | None, model: str | None = None) -> None:
                 "it."
             )
     check_file(path, "the JSON result")
+
+
+def check_outputs(out: str | None, json_path: str | None, model: str) -> None:
+    """Raise `InputError` unless the answers and the figures have a place each.
+
+    Args:
+      out: of ``--out``, where the answers go; None is standard output.
+      json_path: of ``--json``, where the figures go.
+      model: the folder of the model, which neither may be or lie in.
+    """
+    check_json(json_path, model)
+    check_json(out, model)
+    if out is not None and json_path is not None:
+        if pathlib.Path(out) == pathlib.Path(json_path):
+            raise InputError(
+                f"--out and --json both name {out}; give each a place of its own."
+            )
 
 
 def check_file(path: str, content: str) -> None:

@@ -120,12 +120,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.images and arguments.no_plots:
         raise InputError("--images is about pictures, and --no-plots draws none.")
     arguments.grid = arguments.grid or "small"
-    files.check_json(arguments.json)
+    files.check_json(arguments.json, arguments.model)
 
     from lowrank_jax import model_folder
-    from lowrank_jax.classifier import PICTURES
+    from lowrank_jax.matrix_model import KIND, PICTURES
 
-    model_folder.check_target(folder, PICTURES)
+    model_folder.check_target(folder, PICTURES, kind=KIND)
     files.check_place(folder)
     settings = _parse_settings(arguments)
     data = _read(path, test_path, arguments)

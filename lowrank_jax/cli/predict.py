@@ -62,8 +62,7 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Classify a file; return the exit status."""
     path = matrices.find(arguments.data, arguments)
-    files.check_json(arguments.json)
-    files.check_json(arguments.out)
+    files.check_outputs(arguments.out, arguments.json, arguments.model)
 
     from lowrank_jax.classifier import Classifier
 

@@ -301,13 +301,7 @@ def _place(settings: dict[str, Any], lists: "Lists", shape: Any, seed: int) -> A
 def run_apply(arguments: argparse.Namespace) -> int:
     """Choose from lists; return the exit status."""
     path = files.find_data(arguments.data, arguments.data_dir)
-    files.check_json(arguments.json, arguments.model)
-    files.check_json(arguments.out, arguments.model)
-    given = [arguments.out, arguments.json]
-    if None not in given and pathlib.Path(given[0]) == pathlib.Path(given[1]):
-        raise InputError(
-            f"--out and --json both name {arguments.out}; give each a place of its own."
-        )
+    files.check_outputs(arguments.out, arguments.json, arguments.model)
 
     from lowrank_jax.rerank_model import RerankModel
 

@@ -167,7 +167,7 @@ def run(arguments: argparse.Namespace) -> int:
     began = time.perf_counter()
     folder = pathlib.Path(arguments.model)
     train_path, test_path = files.find_train_and_test(arguments)
-    files.check_json(arguments.json)
+    files.check_json(arguments.json, arguments.model)
 
     import jax
 

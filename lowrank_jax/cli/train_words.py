@@ -22,7 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
     folder = pathlib.Path(arguments.model)
     _check(arguments)
     train_path, test_path = files.find_train_and_test(arguments)
-    files.check_json(arguments.json)
+    files.check_json(arguments.json, arguments.model)
 
     import jax
 

@@ -87,6 +87,7 @@ def learner(
     checks.choice(("first", "nearest"), oracle=oracle)
     checks.choice(("plain", "cost"), decoding=decoding)
     checks.whole(num_best=num_best)
+    checks.at_most(1000, num_best=num_best)
     if rule == "perceptron" and num_best > 1:
         raise checks.InputError(
             f"`num_best` must be 1 for the perceptron, which mends no margin, got "

@@ -141,6 +141,7 @@ def learner(
             f"`dtype` must be a floating-point type, got {jnp.dtype(dtype).name}."
         )
     checks.whole(num_sweeps=num_sweeps, num_best=num_best)
+    checks.at_most(1000, num_sweeps=num_sweeps, num_best=num_best)
     checks.choice(("paper", "exact", "bcd"), step=step)
     checks.choice(("constant", "positive", "random"), start=start)
     checks.choice(("average", "none"), averaging=averaging)

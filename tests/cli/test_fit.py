@@ -261,6 +261,16 @@ def test_predict_refuses_other_data_and_broken_models(cli, folder, tmp_path):
     (short / "weights.npz").write_bytes((model / "weights.npz").read_bytes()[:-20])
     refused(cli("predict", short, folder / "one.npz"), "weights.npz is cut short")
     refused(cli("predict", tmp_path / "no", folder / "one.npz"), "not a model folder")
+    twice = (
+        "predict",
+        tmp_path / "no",
+        folder / "one.npz",
+        "--out",
+        "-",
+        "--json",
+        "-",
+    )
+    refused(cli(*twice), "--out and --json both name -")
     tagger = tmp_path / "tagger"
     tagger.mkdir()
     about = {"format_version": 1, "learner": "sp", "files": {"weights.npz": {}}}
