@@ -266,18 +266,19 @@ def learner(
 
             (end, has_moved), _ = lax.scan(against, (end, has_moved), rest)
 
-        params = end.params
+        params, squares = end.params, _inner(end.params, end.params)
         if step != "paper":
-            params = _balanced(params, has_moved)
+            params = _balanced(params, squares, has_moved)
         if state.sums is not None:
             reference = jax.tree.map(jnp.add, state.sums, state.params)
             params = _aligned(params, reference, has_moved)
         mean = end.total / (num_substeps * num_best)
-        products = tensor.gram(params, params)
-        norms = jnp.diagonal(products)
-        agreement = products.sum() / jnp.maximum(
-            num_components * norms.sum(), jnp.finfo(dtype).tiny
-        )
+        norms = squares.prod(axis=0)  # (H,); lengths made equal leave them alone
+        agreement = jnp.ones((), dtype)
+        if num_components > 1:
+            agreement = tensor.gram(params, params).sum() / jnp.maximum(
+                num_components * norms.sum(), jnp.finfo(dtype).tiny
+            )
         info = Info(
             loss=loss,
             is_mistake=pair.is_mistake,
@@ -380,14 +381,18 @@ def _contracted(
     return weight, target, size
 
 
-def _balanced(params: Params, is_mistake: jax.Array) -> Params:
+def _balanced(params: Params, squares: jax.Array, is_mistake: jax.Array) -> Params:
     """Give the vectors of a component one length, and leave its product as it is.
 
     The steps ``"exact"`` and ``"bcd"`` depend on the tensor alone, so this changes
     nothing in exact arithmetic; without it lengths drift apart beyond what a float
     holds. TM-Eq6 does depend on the lengths, and is left alone.
+
+    Args:
+      params: for each mode (H, n_d).
+      squares: (D, H), squared lengths of the vectors.
+      is_mistake: nothing is changed where it is False.
     """
-    squares = _inner(params, params)  # (D, H)
     is_fit = (squares > 0).all(axis=0, keepdims=True) & is_mistake
     logs = jnp.log(jnp.where(is_fit, squares, 1)) / 2
     scales = jnp.exp(logs.mean(axis=0, keepdims=True) - logs)
