@@ -1,7 +1,8 @@
 """`bench sequence`: CoNLL-2000, ours and CRFsuite side by side, compilation apart.
 
 A time of a pass is the median of the first five passes of one training, where there are
-most mistakes to mend; CRFsuite's own log gives its seconds an iteration. Decoding is
+most mistakes to mend; CRFsuite's own log gives its seconds an iteration. All learners
+train in turn, three times over, and a ratio is the median of those. Decoding is
 the median of five repetitions, features of three; whole trainings, the four sizes and
 the memory (of a training of two passes) are measured once.
 """
@@ -30,6 +31,8 @@ __all__ = ["NEEDS", "run"]
 NEEDS = {"pycrfsuite": "CRFsuite"}
 
 NUM_PASSES = 5  # timed
+NUM_TURNS = 3  # of all learners, one after the other
+_BASE = "CRFsuite averaged perceptron"
 NUM_LARGE = 4_000_000  # K of the padding test
 
 
@@ -61,41 +64,65 @@ def run(
 
     first = _with_orders(zero, "01", has_transitions=False)
     test = encoder.transform(gold, unseen_label="ignore")
-    result["seconds_per_pass"] = {}
-    say("one pass over CoNLL-2000, median of the first five, compilation apart:")
-    peers = {
-        "CRFsuite averaged perceptron": ("ap", 10),
-        "CRFsuite passive-aggressive": ("pa", 10),
-    }
-    found = {
-        name: crfsuite.fit(*how, train_file, test_file) for name, how in peers.items()
-    }
-    base = _median_pass(found["CRFsuite averaged perceptron"])
-    for name, peer in found.items():
-        value = _median_pass(peer)
-        result["seconds_per_pass"][name] = value
-        say(f"  {name:32} {value:8.3f} s   ratio {value / base:5.2f}")
+    files = (train_file, test_file)
+    found: dict[str, Any] = {}
+    result |= _passes(zero, first, files, found, say)
+    result["training"] = _training(first, test, gold, encoder, files, say)
+    result["decoding"] = _decoding(zero, first, test, found, say)
+    result["scaling"] = _scaling(first, say)
+    result["peak_memory_mb"] = _memory(train_file, say)
+    return result
+
+
+def _passes(
+    zero: Sequences,
+    first: Sequences,
+    files: tuple[Path, Path],
+    found: dict[str, Any],
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """Time one pass of each learner, all of them in turn: a machine's speed drifts.
+
+    Args:
+      zero: training sentences with 0-order features.
+      first: with first-order features beside.
+      files: of training and test.
+      found: is given what CRFsuite found, by name.
+      say: takes one line of text.
+    """
+    peers = {_BASE: ("ap", 10), "CRFsuite passive-aggressive": ("pa", 10)}
     ours: dict[str, tuple[Learner, Sequences]] = {
         "averaged perceptron, 0-order": (online.perceptron.learner(), zero),
         "MIRA, 0-order": (online.mira.learner(), zero),
         "BOL block, first and 0-order": (online.bol.learner(), first),
         "BOL paper, first and 0-order": (online.bol.learner(variant="paper"), first),
     }
-    for name, (learner, sequences) in ours.items():
-        times, compile_seconds = _time_passes(learner, sequences)
-        value = float(np.median(times))
-        result["seconds_per_pass"][name] = value
-        say(
-            f"  {name:32} {value:8.3f} s   ratio {value / base:5.2f}"
-            f"   (compiled in {compile_seconds:.1f} s)"
-        )
-
-    files = (train_file, test_file)
-    result["training"] = _training(first, test, gold, encoder, files, say)
-    result["decoding"] = _decoding(zero, first, test, found, say)
-    result["scaling"] = _scaling(first, say)
-    result["peak_memory_mb"] = _memory(train_file, say)
-    return result
+    turns: dict[str, list[float]] = {name: [] for name in (*peers, *ours)}
+    compile_seconds = dict.fromkeys(ours, 0.0)
+    for _ in range(NUM_TURNS):
+        for name, (algorithm, num_iterations) in peers.items():
+            found[name] = crfsuite.fit(algorithm, num_iterations, *files)
+            turns[name].append(_median_pass(found[name]))
+        for name, (learner, sequences) in ours.items():
+            times, seconds = _time_passes(learner, sequences)
+            turns[name].append(float(np.median(times)))
+            compile_seconds[name] = max(compile_seconds[name], seconds)
+    say(
+        "one pass over CoNLL-2000, median of the first five, compilation apart; medians"
+    )
+    say(f"of {NUM_TURNS} turns, and the ratios of each turn:")
+    base, ratios = np.array(turns[_BASE]), {}
+    for name, values in turns.items():
+        ratios[name] = (np.array(values) / base).tolist()
+        more = ", ".join(f"{ratio:.2f}" for ratio in ratios[name])
+        if name in ours:
+            more += f"   (compiled in {compile_seconds[name]:.1f} s)"
+        say(f"  {name:32} {np.median(values):8.3f} s   ratio {more}")
+    return {
+        "seconds_per_pass": {name: float(np.median(v)) for name, v in turns.items()},
+        "pass_ratio": {name: float(np.median(v)) for name, v in ratios.items()},
+        "pass_ratios": ratios,
+    }
 
 
 def _median_pass(peer: dict[str, Any]) -> float:
@@ -188,7 +215,7 @@ def _decoding(
     say: Callable[[str], None],
 ) -> dict[str, Any]:
     """Tokens a second of a trained model; the peer's items are built beforehand."""
-    peer = peers["CRFsuite averaged perceptron"]
+    peer = peers[_BASE]
     base = peer["tokens_per_second"]
     say("decoding the test set, tokens a second:")
     say(f"  {'CRFsuite, items built before':32} {base:10,.0f}")
