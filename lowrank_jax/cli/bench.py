@@ -3,10 +3,11 @@
 import argparse
 import importlib
 import importlib.util
+import time
 from typing import Any
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.cli import files
+from lowrank_jax.cli import files, machine
 
 __all__ = ["add_parser", "run"]
 
@@ -60,5 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
     def say(line: str) -> None:
         print(line, flush=True)
 
-    files.write_json(arguments.json, module.run(arguments.data_dir, say))
+    began = time.perf_counter()
+    result = module.run(arguments.data_dir, say)
+    result["command"] = f"lowrank-jax bench {arguments.name}"
+    result["seconds"] = time.perf_counter() - began
+    result["versions"] = machine.versions()
+    files.write_json(arguments.json, result)
     return 0

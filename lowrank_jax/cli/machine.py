@@ -8,21 +8,25 @@ from typing import Any
 
 from lowrank_jax import __version__
 
-__all__ = ["describe_machine", "peak_memory_mb"]
+__all__ = ["describe_machine", "peak_memory_mb", "versions"]
 
 
 def describe_machine() -> dict[str, Any]:
     """Peak memory, versions and device."""
     import jax
 
-    packages = ("jax", "jaxlib", "numpy")
-    versions = {name: importlib.metadata.version(name) for name in packages}
-    versions |= {"lowrank_jax": __version__}
     return {
         "peak_memory_mb": peak_memory_mb(),
-        "versions": versions | {"python": platform.python_version()},
+        "versions": versions(),
         "device": jax.devices()[0].device_kind,
     }
+
+
+def versions() -> dict[str, str]:
+    """Of what computes, and of this package."""
+    found = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib")}
+    found["numpy"] = importlib.metadata.version("numpy")
+    return found | {"lowrank_jax": __version__, "python": platform.python_version()}
 
 
 def peak_memory_mb() -> float:

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.cli import files
+from lowrank_jax.cli import files, machine
 
 __all__ = ["add_parser", "run"]
 
@@ -98,7 +98,8 @@ def run(arguments: argparse.Namespace) -> int:
         f"lowrank-jax reproduce {arguments.id} --scale {arguments.scale}"
     )
     result["seconds"] = time.perf_counter() - began
-    result["versions"] = _versions()
+    result.setdefault("seed", 0)  # of several seeds the first
+    result["versions"] = machine.versions()
     files.write_json(f"{place}.json", result)
     unfinished.unlink(missing_ok=True)
     files.write_text(f"{place}.md", getattr(module, "table", table)(result))
@@ -161,9 +162,3 @@ def table(result: dict[str, Any]) -> str:
         cells += [f"{row['f1']:.2f}", spread, f"{row['train_seconds']:.1f}", paper]
         lines.append(cells)
     return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)
-
-
-def _versions() -> dict[str, str]:
-    from importlib import metadata
-
-    return {name: metadata.version(name) for name in ("lowrank_jax", "jax", "numpy")}
