@@ -5,11 +5,12 @@ folder is written beside its place and then renamed: there is always one complet
 model to read, the old or the new one.
 """
 
+import contextlib
 import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from lowrank_jax import __version__, checkpoint
 from lowrank_jax.checks import InputError
 
-__all__ = ["Content", "check_target", "read", "write"]
+__all__ = ["Content", "check_target", "complete", "read", "write"]
 
 _FORMAT = 1
 _MODEL, _ARRAYS = "model.json", "weights.npz"
@@ -63,6 +64,23 @@ def check_target(
             )
     elif folder.exists() or folder.is_symlink():
         raise InputError(f"{folder} is not a folder; name another place for the model.")
+
+
+@contextlib.contextmanager
+def complete(place: Path, kind: str) -> Iterator[None]:
+    """Tell in one sentence of what a model lacks while it is put together.
+
+    Args:
+      place: what was read, for the message.
+      kind: of the model.
+    """
+    try:
+        yield
+    except (KeyError, TypeError) as error:
+        raise InputError(
+            f"{os.fspath(place)} is damaged or not of a {kind} ({error}); train the "
+            "model again."
+        ) from None
 
 
 def write(

@@ -115,7 +115,7 @@ class RerankModel:
             text = arrays[_NAMES].tobytes().decode("utf-8", "surrogatepass")
             names = {name: i for i, name in enumerate(json.loads(text))}
         place = arrays.get(_PLACE)
-        try:
+        with model_folder.complete(folder, KIND):
             params: Any
             if place is None:
                 params = arrays["weights"]
@@ -133,11 +133,6 @@ class RerankModel:
                 settings=about["settings"],
                 metadata=about["training"],
             )
-        except (KeyError, TypeError) as error:
-            raise InputError(
-                f"{folder} is damaged or not of a {KIND} ({error}); train the model "
-                f"again."
-            ) from None
 
 
 def _precision(params: Any) -> Any:

@@ -212,7 +212,7 @@ class Tagger:
         if not folder.exists() and previous.exists():
             folder = previous  # killed between the two renames of `save`
         about = _read_json(folder, shown)
-        try:
+        with model_folder.complete(folder / _MODEL, "tagger"):
             for name in _DATA_FILES:
                 _check_file(folder / name, about["files"][name])
             weights = checkpoint.read_arrays(folder / _WEIGHTS)
@@ -225,11 +225,6 @@ class Tagger:
                 format=about["format"],
                 metadata=about["training"],
             )
-        except (KeyError, TypeError) as error:
-            raise InputError(
-                f"{folder / _MODEL} is damaged or not of a tagger ({error}); train the "
-                f"model again."
-            ) from None
 
     @property
     def _module(self) -> Any:

@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowrank_jax import checkpoint, model_folder
-from lowrank_jax.checks import InputError
 from lowrank_jax.data.bisymbols import Alphabet, encode_words
 from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.decode import lattice as lattices
@@ -139,7 +138,7 @@ class WordTagger:
           InputError: if it is no such folder, of another version, cut short, damaged.
         """
         about, arrays = model_folder.read(folder, _KIND)
-        try:
+        with model_folder.complete(folder, _KIND):
             blocks = hankel.basis(**about["basis"])
             matrices = [arrays[f"block_{i}"] for i in range(len(blocks))]
             with jax.enable_x64(matrices[0].dtype == np.float64):
@@ -154,11 +153,6 @@ class WordTagger:
                 hyperparameters=about["hyperparameters"],
                 metadata=about["training"],
             )
-        except (KeyError, TypeError) as error:
-            raise InputError(
-                f"{folder} is damaged or not of a {_KIND} ({error}); train the model "
-                f"again."
-            ) from None
 
     def _predict(self, table: jax.Array, corpus: Corpus) -> np.ndarray:
         words = encode_words(self.alphabet, corpus)

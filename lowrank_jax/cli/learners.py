@@ -41,6 +41,7 @@ class Spec(NamedTuple):
       title: in a few words.
       num_passes: by default; of a batch learner, iterations.
       final: arguments of ``final_params`` that are hyper-parameters, too.
+      one_pass: a hyper-parameter that is the number of sentences unless it is set.
     """
 
     module: str
@@ -50,6 +51,7 @@ class Spec(NamedTuple):
     title: str
     num_passes: int = 10
     final: tuple[str, ...] = ()
+    one_pass: str = ""
 
 
 #: The learners by name.
@@ -82,6 +84,7 @@ LEARNERS: Mapping[str, Spec] = types.MappingProxyType(
             "bilinear",
             "both",
             "bilinear model by blockwise coordinate descent",
+            one_pass="num_rounds_per_block",
         ),
         "crf": Spec(
             "lowrank_jax.batch.crf",
@@ -168,6 +171,8 @@ def describe(name: str) -> str:
         default = _plain(parameter.default)
         if isinstance(default, list):
             default = ",".join(default) or "nothing"
+        if option == spec.one_pass:
+            default = "the number of training sentences"
         lines.append(f"  {option} (default: {default})")
         lines += [f"      {line}" for line in texts.get(option, [])]
     return "\n".join(lines) + "\n"

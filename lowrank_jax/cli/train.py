@@ -46,22 +46,9 @@ examples:
 """
 
 
-#: The hyper-parameter of a learner that is one pass unless it is set.
-_ONE_PASS = {"bcd": "num_rounds_per_block"}
-
-
 def _describe(parsed: argparse.Namespace) -> str:
     name = getattr(parsed, "learner", "")
-    if name not in learners.LEARNERS:
-        return ""
-    text = learners.describe(name)
-    if name in _ONE_PASS:
-        option = _ONE_PASS[name]
-        start = f"  {option} (default: "
-        before, _, after = text.partition(start)
-        rest = after.partition(")")[2]
-        text = f"{before}{start}the number of training sentences){rest}"
-    return text
+    return learners.describe(name) if name in learners.LEARNERS else ""
 
 
 def add_parser(commands: Any) -> None:
@@ -185,8 +172,9 @@ def run(arguments: argparse.Namespace) -> int:
     whole = files.read_corpus(train_path, arguments.format)
     template.check_columns(len(whole.columns), whole.source)
     train = share_of(whole, arguments)
-    if name in _ONE_PASS and _ONE_PASS[name] not in given:
-        given[_ONE_PASS[name]] = train.num_sentences
+    one_pass = learners.LEARNERS[name].one_pass
+    if one_pass and one_pass not in given:
+        given[one_pass] = train.num_sentences
         learner = learners.module_of(name).learner(**given)
     settings = learners.to_json(learners.all_settings(name, given))
     test = None

@@ -1,7 +1,5 @@
 """Attempts to break the guarantees of descent: Algorithm 2 of SBLR and FISTA."""
 
-import functools
-
 import hypothesis
 import jax
 import jax.numpy as jnp
@@ -14,10 +12,16 @@ from lowrank_jax.models.logistic import Labelled
 from lowrank_jax.theory import descent, landscape
 from lowrank_jax.theory.descent import Sweeps
 from lowrank_jax.theory.landscape import Strengths
+from tests.theory.properties import (
+    is_attained,
+    is_sound,
+    kinds,
+    powers,
+    program,
+    seeds,
+    settings,
+)
 
-settings = hypothesis.settings(max_examples=20, deadline=None)
-seeds, powers = st.integers(0, 10**6), st.integers(-8, 8)
-kinds = st.sampled_from(["random", "ties", "rank one", "zero"])
 ROWS, COLUMNS, NUM, SWEEPS = 3, 2, 6, 6
 STRENGTHS = {
     "none": (0.0, 0.0, 0.0, 0.0),
@@ -25,21 +29,6 @@ STRENGTHS = {
     "absolute values": (0.05, 0.0, 0.1, 0.0),
     "elastic net": (0.1, 0.1, 0.01, 0.3),
 }
-
-
-@functools.cache
-def program(function):
-    return jax.jit(function)
-
-
-def is_sound(found):
-    """Tell whether a statement holds, with a finite slack, wherever it speaks."""
-    slack = np.asarray(found.slack)[np.asarray(found.assumptions_met)]
-    return bool(np.asarray(found.holds).all() and np.isfinite(slack).all())
-
-
-def is_attained(found):
-    return np.isclose(found.observed, found.bound, rtol=1e-9, atol=0)
 
 
 @jax.jit

@@ -9,24 +9,13 @@ import numpy as np
 from hypothesis import strategies as st
 
 from lowrank_jax.theory import duality, margin, regret
+from tests.theory.properties import is_attained, is_sound, powers, seeds, settings
 
 ROUNDS = 12
-settings = hypothesis.settings(max_examples=20, deadline=None)
-seeds, powers = st.integers(0, 10**6), st.integers(-8, 8)
 shapes = st.sampled_from([(2, 3), (1, 4)])
 KINDS = ("random", "whole numbers", "ties", "rank one", "one matrix", "some zero")
 kinds = st.sampled_from([*KINDS, "separable", "zero"])
 TIED = ("whole numbers", "ties", "one matrix", "zero")  # margins of 0 are usual
-
-
-def is_sound(found):
-    """Tell whether a statement holds, with a finite slack, wherever it speaks."""
-    slack = np.asarray(found.slack)[np.asarray(found.assumptions_met)]
-    return bool(np.asarray(found.holds).all() and np.isfinite(slack).all())
-
-
-def is_attained(found):
-    return np.isclose(found.observed, found.bound, rtol=1e-9, atol=0)
 
 
 def rank_1(rng, shape):
