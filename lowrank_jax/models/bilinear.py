@@ -15,10 +15,12 @@ S                     :math:`w_k`, 0-order weights
 rank * S              :math:`\alpha_{k j}`
 rank * stride         :math:`\beta_{k j}`: S labels, then the start of
                       the sentence, then zeros up to a multiple of 8
+the rest              zeros up to a multiple of 16, from 8 labels on
 ====================  ==========================================
 
 The padding makes the inner loop of the outer product whole vectors: 23 columns without
-it cost a third more time than 24. Row K stands for "not a feature" and is 0.
+it cost a third more time than 24. Rows of whole cache lines are read in four fifths of
+the time (80 columns against 68). Row K stands for "not a feature" and is 0.
 """
 
 from typing import NamedTuple
@@ -39,6 +41,7 @@ __all__ = [
     "scores",
     "split",
     "stride",
+    "width",
     "with_transitions",
     "zeros",
 ]
@@ -47,7 +50,7 @@ __all__ = [
 class Params(NamedTuple):
     """The model; see the module for the columns of `table`."""
 
-    table: jax.Array  # (K + 1, S + rank * (S + stride))
+    table: jax.Array  # (K + 1, width)
     transitions: jax.Array | None  # (S, S + 1)
     scale: jax.Array  # ()  c
 
@@ -65,6 +68,13 @@ def stride(num_labels: int) -> int:
     return -(-(num_labels + 1) // 8) * 8
 
 
+def width(num_labels: int, rank: int) -> int:
+    """Return the columns of the table."""
+    each = num_labels + stride(num_labels)
+    used = num_labels + rank * each
+    return -(-used // 16) * 16 if each > 16 else used
+
+
 def rank_of(table: jax.Array, num_labels: int) -> int:
     """Return the rank of the blocks, from the width of the table."""
     return (table.shape[-1] - num_labels) // (num_labels + stride(num_labels))
@@ -73,9 +83,8 @@ def rank_of(table: jax.Array, num_labels: int) -> int:
 def zeros(space: Space, rank: int, dtype: jnp.dtype) -> Params:
     """Return the zero model of a feature space."""
     labels = space.num_labels
-    width = labels + rank * (labels + stride(labels))
     return Params(
-        table=jnp.zeros((space.num_features + 1, width), dtype),
+        table=jnp.zeros((space.num_features + 1, width(labels, rank)), dtype),
         transitions=(
             jnp.zeros((labels, labels + 1), dtype) if space.has_transitions else None
         ),
@@ -87,7 +96,8 @@ def split(rows: jax.Array, num_labels: int) -> Rows:
     """Take rows of the table (..., width) apart."""
     rank, lead = rank_of(rows, num_labels), rows.shape[:-1]
     ends = num_labels * (1 + rank)
-    right = rows[..., ends:].reshape(*lead, rank, stride(num_labels))
+    right = rows[..., ends : ends + rank * stride(num_labels)]
+    right = right.reshape(*lead, rank, stride(num_labels))
     return Rows(
         zero=rows[..., :num_labels],
         left=rows[..., num_labels:ends].reshape(*lead, rank, num_labels),
@@ -98,15 +108,17 @@ def split(rows: jax.Array, num_labels: int) -> Rows:
 def join(left: jax.Array, right: jax.Array) -> jax.Array:
     """Put alpha (n, rank, S) and beta (n, rank, S + 1) into columns S.. of rows."""
     num_rows, rank, num_labels = left.shape
-    gap = stride(num_labels) - num_labels - 1
-    right = jnp.pad(right, ((0, 0), (0, 0), (0, gap)))
-    return jnp.concatenate(
+    each = stride(num_labels)
+    right = jnp.pad(right, ((0, 0), (0, 0), (0, each - num_labels - 1)))
+    columns = jnp.concatenate(
         [
             left.reshape(num_rows, rank * num_labels),
-            right.reshape(num_rows, rank * (num_labels + 1 + gap)),
+            right.reshape(num_rows, rank * each),
         ],
         axis=1,
     )
+    gap = width(num_labels, rank) - num_labels - columns.shape[1]
+    return jnp.pad(columns, ((0, 0), (0, gap)))
 
 
 def positions(
@@ -122,18 +134,18 @@ def positions(
     Returns:
       (n, S) scores of labels and (n, S, stride) of pairs.
     """
-    labels, width = space.num_labels, stride(space.num_labels)
+    labels, each = space.num_labels, stride(space.num_labels)
     rank, dtype = rank_of(params.table, labels), params.table.dtype
     rows = params.table.at[ids].get(mode="promise_in_bounds")
     unary = jnp.zeros((ids.shape[0], labels), dtype)
     for t in space.zero_order:
         unary = unary + rows[:, t, :labels]
     # Unrolled over features and ranks: the sum stays in one fused loop.
-    pairwise = jnp.zeros((ids.shape[0], labels, width), dtype)
+    pairwise = jnp.zeros((ids.shape[0], labels, each), dtype)
     for t in space.first_order:
         for j in range(rank):
             left = rows[:, t, labels * (1 + j) :][:, :labels]
-            right = rows[:, t, labels * (1 + rank) + width * j :][:, :width]
+            right = rows[:, t, labels * (1 + rank) + each * j :][:, :each]
             pairwise = pairwise + left[:, :, None] * right[:, None, :]
     return unary, params.scale * pairwise
 
@@ -141,10 +153,10 @@ def positions(
 def with_transitions(params: Params, unary: jax.Array, pairwise: jax.Array) -> Scores:
     """Join what `positions` found with the label transitions."""
     if params.transitions is not None:
-        labels, width = pairwise.shape[-2:]
-        more = jnp.pad(params.transitions, ((0, 0), (0, width - labels - 1)))
+        labels, each = pairwise.shape[-2:]
+        more = jnp.pad(params.transitions, ((0, 0), (0, each - labels - 1)))
         lead = (1,) * (pairwise.ndim - 2)
-        pairwise = pairwise + more.reshape(*lead, labels, width)
+        pairwise = pairwise + more.reshape(*lead, labels, each)
     return Scores(unary, pairwise)
 
 
@@ -154,7 +166,7 @@ def scores(params: Params, sentence: Sentence) -> Scores:
     `pairwise` has `stride` columns; decoders ignore those beyond S + 1.
     """
     space = sentence.space
-    labels, width = space.num_labels, stride(space.num_labels)
+    labels, each = space.num_labels, stride(space.num_labels)
     window, dtype = sentence.feature_ids.shape[0], params.table.dtype
 
     def group(ids: jax.Array) -> Scores:
@@ -162,6 +174,6 @@ def scores(params: Params, sentence: Sentence) -> Scores:
 
     buffers = Scores(
         jnp.zeros((window, labels), dtype),
-        jnp.zeros((window, labels, width), dtype),
+        jnp.zeros((window, labels, each), dtype),
     )
     return windows.fill(sentence, group, buffers)
