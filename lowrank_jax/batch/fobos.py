@@ -129,7 +129,7 @@ def learner(
     has_boundary: bool = True,
     svt: str = "full",
     max_rank: int = 32,
-    num_subspace_steps: int = 2,
+    num_subspace_steps: int = 1,
     gap_every: int = 10,
     tolerance: float | jax.Array = 1e-3,
     dtype: jnp.dtype = jnp.float32,

@@ -100,7 +100,7 @@ def learner(
     has_boundary: bool = True,
     svt: str = "full",
     max_rank: int = 32,
-    num_subspace_steps: int = 2,
+    num_subspace_steps: int = 1,
     first_curvature: float | jax.Array = 1.0,
     max_trials: int = 20,
     tolerance: float | jax.Array = 1e-3,

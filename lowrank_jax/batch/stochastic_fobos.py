@@ -103,7 +103,7 @@ def learner(
     has_boundary: bool = True,
     svt: str = "full",
     max_rank: int = 32,
-    num_subspace_steps: int = 2,
+    num_subspace_steps: int = 1,
     prox_every: int = 1,
     dtype: jnp.dtype = jnp.float32,
 ) -> Learner:

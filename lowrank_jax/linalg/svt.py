@@ -12,12 +12,17 @@ Three ways to one result, for a tall matrix (rows a thousand times as many as co
 * `truncated_svt`: subspace iteration from the right vectors of the step before, for
   results of low rank. It is the same as long as the basis has room for every singular
   value above the threshold (`is_complete`).
+
+Z is a matrix of low rank plus a subgradient with few rows. That the rows are few is not
+made use of: with a hundred columns or two a product with all of them takes no longer
+than gathering them.
 """
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from lowrank_jax import checks
 
@@ -83,29 +88,48 @@ def truncated_svt(
     threshold: float | jax.Array,
     start: jax.Array,
     *,
-    num_steps: int = 2,
+    num_steps: int = 1,
 ) -> Thresholded:
-    """Threshold the leading singular values, found by subspace iteration.
+    r"""Threshold the leading singular values, found by subspace iteration.
+
+    A step reads Z twice, for :math:`Y = Z V` and :math:`Y^\top Z`; what follows is
+    small. With :math:`Y S` orthonormal, the singular values of
+    :math:`S^\top Y^\top Z` (r, n) stand for those of Z, and the result is Y times a
+    matrix (r, n). Near the solution the columns of Y are nearly orthogonal, so S comes
+    from the Gram matrix of columns *of length 1*: small singular values keep their
+    digits beside large ones, which the Gram matrix of Z takes from them.
 
     Args:
-      matrix: (m, n).
+      matrix: Z (m, n).
       threshold: zero or more. May be traced.
-      start: (n, r), right vectors of an earlier, similar matrix, or random ones;
+      start: V (n, r), right vectors of an earlier, similar matrix, or random ones;
         r is the largest rank the result can have, `is_complete` asks for one more.
       num_steps: of the iteration, at least 1. Static.
     """
     checks.whole(num_steps=num_steps)
     threshold = jnp.asarray(threshold, matrix.dtype)
-    right = start
-    for _ in range(num_steps):
-        right, _ = jnp.linalg.qr(matrix.T @ (matrix @ right))
-    left = matrix @ right  # (m, r)
-    values, turn = _eigen(left.T @ left)
-    right = right @ turn
-    shrink = _shrink(values, threshold)
-    found = (left @ (turn * shrink[None, :])) @ right.T
+    left = matrix @ start  # Y
+    rows = left.T @ matrix  # (r, n)
+    for _ in range(num_steps - 1):
+        right, _ = jnp.linalg.qr(rows.T)
+        left = matrix @ right
+        rows = left.T @ matrix
+    scale = _orthonormal(left.T @ left)  # S
+    turn, values, right = jnp.linalg.svd(scale.T @ rows, full_matrices=False)
+    kept = jax.nn.relu(values - threshold)
+    found = left @ ((scale @ (turn * kept[None, :])) @ right)
     has_room = (values[-1] <= threshold) | (start.shape[1] >= min(matrix.shape))
-    return _thresholded(found, shrink * values, right, has_room)
+    return _thresholded(found, kept, right.T, has_room)
+
+
+def _orthonormal(gram: jax.Array) -> jax.Array:
+    r"""Return S with :math:`S^\top G S = I`, columns of 0 where G is deficient."""
+    lengths = jnp.sqrt(jnp.diagonal(gram))
+    inverse = jnp.where(lengths > 0, 1 / jnp.where(lengths > 0, lengths, 1), 0)
+    values, vectors = jnp.linalg.eigh(gram * inverse[:, None] * inverse[None, :])
+    is_kept = values > gram.shape[0] * jnp.finfo(gram.dtype).eps
+    roots = jnp.where(is_kept, lax.rsqrt(jnp.where(is_kept, values, 1)), 0)
+    return inverse[:, None] * vectors * roots[None, :]
 
 
 def singular_values(matrix: jax.Array) -> jax.Array:

@@ -71,7 +71,35 @@ def test_truncated_equals_full_and_tells_when_it_has_too_little_room():
     # A warm start on a matrix nearby needs one step.
     near = given + 1e-4 * matrix((60, 20), rank=2, seed=3)
     found = truncated(jnp.asarray(near), 2.0, found.right, num_steps=1)
-    np.testing.assert_allclose(found.matrix, expected(near, 2.0)[0], atol=1e-7)
+    np.testing.assert_allclose(found.matrix, expected(near, 2.0)[0], atol=1e-6)
+
+
+def test_truncated_keeps_small_values_beside_large_ones():
+    """Single precision: the Gram matrix of Z loses what is 1e-3 of the largest."""
+    generator = np.random.default_rng(0)
+    left, _ = np.linalg.qr(generator.normal(size=(200, 5)))
+    right, _ = np.linalg.qr(generator.normal(size=(12, 5)))
+    values = np.array([3000.0, 30.0, 1.0, 0.9, 0.1])
+    given = jnp.asarray((left * values) @ right.T, jnp.float32)
+    near = jnp.asarray(right + 1e-4 * generator.normal(size=right.shape), jnp.float32)
+
+    def error(found):
+        block = left[:, 2:4].T @ np.asarray(found.matrix, np.float64) @ right[:, 2:4]
+        return np.abs(block - np.diag([0.5, 0.4])).max()
+
+    truncated = truncated_svt(given, 0.5, near, num_steps=1)
+    assert int(truncated.rank) == 4 and bool(truncated.is_complete)
+    assert error(truncated) < 1e-3 < 1e-2 < error(svt(given, 0.5))
+
+
+def test_truncated_lives_with_a_start_and_a_matrix_of_lower_rank():
+    given = matrix((40, 7), rank=2)
+    start = np.random.default_rng(4).normal(size=(7, 2)) @ np.ones((2, 5))
+    start[:, 1:3] = np.random.default_rng(5).normal(size=(7, 2))
+    start[:, 4] = 0
+    found = truncated_svt(jnp.asarray(given), 0.3, jnp.asarray(start), num_steps=3)
+    np.testing.assert_allclose(found.matrix, expected(given, 0.3)[0], atol=1e-9)
+    assert int(found.rank) == 2
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
