@@ -22,6 +22,8 @@ examples:
   lowrank-jax bench sblr --data-dir ~/data
 """
 
+_ONLINE = ("certify", "sequence", "tm")
+
 
 def add_parser(commands: Any) -> None:
     """Add the parser of this command."""
@@ -50,6 +52,8 @@ def run(arguments: argparse.Namespace) -> int:
     from lowrank_jax.bench import BENCHES
 
     files.check_json(arguments.json)
+    if arguments.name in _ONLINE:
+        machine.use_one_core()  # as `train` does
     module = importlib.import_module(BENCHES[arguments.name])
     for needed, title in getattr(module, "NEEDS", {}).items():
         if importlib.util.find_spec(needed) is None:

@@ -1,6 +1,7 @@
-"""What a result says of the machine it was made on."""
+"""The machine: what a result says of it, and how many of its cores are used."""
 
 import importlib.metadata
+import os
 import pathlib
 import platform
 import sys
@@ -8,7 +9,20 @@ from typing import Any
 
 from lowrank_jax import __version__
 
-__all__ = ["describe_machine", "peak_memory_mb", "versions"]
+__all__ = ["describe_machine", "peak_memory_mb", "use_one_core", "versions"]
+
+
+def use_one_core() -> None:
+    """Have JAX run each operation on one core, for learners of many short steps.
+
+    A step reads or writes a few rows of a large table. XLA's CPU back end weighs it by
+    the size of the table, and hands a part of it to every core: most of a pass of BOL
+    is then spent on waiting for the other core (docs/design.md). It has no option for
+    this but the environment variable ``PJRT_NPROC``, which it reads once; if that is
+    set, or JAX is loaded, nothing is changed. Other devices do not look at it.
+    """
+    if "jax" not in sys.modules:
+        os.environ.setdefault("PJRT_NPROC", "1")
 
 
 def describe_machine() -> dict[str, Any]:

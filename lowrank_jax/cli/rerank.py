@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli import arguments as kinds
-from lowrank_jax.cli import files, long_help, options
+from lowrank_jax.cli import files, long_help, machine, options
 
 if TYPE_CHECKING:
     from lowrank_jax.data.lists import Lists
@@ -136,6 +136,7 @@ def _add_common(parser: argparse.ArgumentParser, dash: str) -> None:
 
 def run_train(arguments: argparse.Namespace) -> int:
     """Train, save, score; return the exit status."""
+    machine.use_one_core()
     began = time.perf_counter()
     path = files.find_data(arguments.data, arguments.data_dir)
     test_path = None
@@ -189,7 +190,6 @@ def _train(
     import numpy as np
 
     from lowrank_jax.cli import rerank_settings, training
-    from lowrank_jax.cli.machine import describe_machine
     from lowrank_jax.data.lists import drop_shared, remap, stream_lists
     from lowrank_jax.rerank_model import RerankModel
     from lowrank_jax.tagger import CHECKPOINT
@@ -272,7 +272,7 @@ def _train(
                 _line({"train": "training", "test": "test"}[part], figures),
                 file=summary,
             )
-    result |= describe_machine()
+    result |= machine.describe_machine()
     files.write_json(arguments.json, result)
     return 0
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli import arguments as kinds
-from lowrank_jax.cli import files, learners, long_help, options
+from lowrank_jax.cli import files, learners, long_help, machine, options
 
 if TYPE_CHECKING:
     from lowrank_jax.data.corpus import Corpus
@@ -151,6 +151,8 @@ def run(arguments: argparse.Namespace) -> int:
         from lowrank_jax.cli import train_words
 
         return train_words.run(arguments)
+    if learners.LEARNERS[arguments.learner].kind == "online":
+        machine.use_one_core()
     began = time.perf_counter()
     folder = pathlib.Path(arguments.model)
     train_path, test_path = files.find_train_and_test(arguments)
@@ -199,7 +201,6 @@ def _train(
 
     from lowrank_jax import loops
     from lowrank_jax.cli import certifying, scoring, training
-    from lowrank_jax.cli.machine import describe_machine
     from lowrank_jax.features import Encoder
     from lowrank_jax.tagger import Tagger
 
@@ -290,7 +291,7 @@ def _train(
     if test is not None:
         result |= _score(tagger, test, arguments)
         print(scoring.score_line(result), file=summary)
-    result |= describe_machine()
+    result |= machine.describe_machine()
     files.write_json(arguments.json, result)
     return 0
 
