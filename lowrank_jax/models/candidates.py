@@ -1,7 +1,9 @@
 r"""Score the candidates of a list, and walk over the difference of two of them.
 
-Both loops take a few rows of entries at a time, up to the true number of rows: a round
-costs what the list has of entries, whatever the corpus and the number of features.
+Scoring weighs each distinct feature of a list once, in a loop up to their true number,
+and reads the weights of entries from there. The loops over entries take a few rows at a
+time, up to the true number of rows: a round costs what the list has of features and
+entries, whatever the corpus and the number of all features.
 """
 
 from collections.abc import Callable
@@ -11,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lowrank_jax.data.lists import ROWS, Candidates
+from lowrank_jax.data.lists import FEATURES, ROWS, Candidates
 from lowrank_jax.linalg.read import read
 
 __all__ = [
@@ -24,7 +26,7 @@ __all__ = [
     "scores",
 ]
 
-_PAIR_ROWS = 16  # rows of a difference at a time: most candidates have few entries
+_PAIR_ROWS = 8  # rows of a difference at a time: most candidates have few entries
 Carry = TypeVar("Carry")
 
 
@@ -44,8 +46,8 @@ def scores(
     """Return the score of each candidate; -inf where there is none.
 
     Args:
-      weights: from ids (ROWS, width), in 0..V, to their weights, the same shape; what
-        it gives for id V does not matter.
+      weights: from ids (FEATURES,), in 0..V, to their weights, the same shape; what it
+        gives for id V does not matter.
       example: the list.
       dtype: of the scores.
 
@@ -56,11 +58,12 @@ def scores(
     first = example.row_offsets[0]
     end = example.row_offsets[example.num_candidates]
     num_steps = (end - first + (ROWS - 1)) // ROWS
+    table = _feature_weights(weights, example, dtype)
 
     def step(j: jax.Array, total: jax.Array) -> jax.Array:
         row = first + j * ROWS
-        ids, values, owner = _rows(example, row, ROWS, dtype)
-        sums = (weights(ids) * values).sum(axis=1)
+        places, values, owner = _rows(example, row, ROWS, dtype)
+        sums = (read(table, places) * values).sum(axis=1)
         # Rows beyond the list belong to the next one: they are sent out of bounds.
         is_inside = row + jnp.arange(ROWS, dtype=jnp.int32) < end
         owner = jnp.where(is_inside, owner, max_candidates)
@@ -146,7 +149,7 @@ def margin_of(
     """Return the margin of a pair by other weights than those it was chosen by.
 
     Args:
-      weights: as of `scores`.
+      weights: as of `scores`, of ids (rows, width).
       example: the list.
       pair: of `choose`; without a mistake the margin is 0.
       dtype: of the margin.
@@ -177,7 +180,7 @@ def fold_difference(
       pair: of `choose`.
       dtype: of the deltas.
     """
-    offsets = example.row_offsets
+    offsets, start = example.row_offsets, example.feature_bounds[0]
     first = jnp.stack([offsets[pair.oracle], offsets[pair.predicted]])
     last = jnp.stack([offsets[pair.oracle + 1], offsets[pair.predicted + 1]])
     num_steps = (last - first + (_PAIR_ROWS - 1)) // _PAIR_ROWS
@@ -187,7 +190,9 @@ def fold_difference(
     def step(j: jax.Array, carry: Carry) -> Carry:
         side = (j >= num_steps[0]).astype(jnp.int32)
         row = first[side] + (j - side * num_steps[0]) * _PAIR_ROWS
-        ids, values, _ = _rows(example, row, _PAIR_ROWS, dtype)
+        places, values, _ = _rows(example, row, _PAIR_ROWS, dtype)
+        # Rows beyond the list have places in another: what is read there is some id.
+        ids = read(example.features, start + places.astype(jnp.int32))
         is_inside = row + jnp.arange(_PAIR_ROWS, dtype=jnp.int32) < last[side]
         return body(ids, jnp.where(is_inside[:, None], sign[side] * values, 0), carry)
 
@@ -200,11 +205,29 @@ def _is_there(example: Candidates) -> jax.Array:
     return positions < example.num_candidates
 
 
+def _feature_weights(
+    weights: Callable[[jax.Array], jax.Array], example: Candidates, dtype: jnp.dtype
+) -> jax.Array:
+    """Return the weights of the list's features, in their order; of the first, V, 0."""
+    first, end = example.feature_bounds
+    num_steps = (end - first + (FEATURES - 1)) // FEATURES
+
+    def step(j: jax.Array, table: jax.Array) -> jax.Array:
+        begin = j * FEATURES
+        ids = lax.dynamic_slice_in_dim(example.features, first + begin, FEATURES)
+        return lax.dynamic_update_slice_in_dim(table, weights(ids), begin, axis=0)
+
+    most = -(-example.max_distinct // FEATURES) * FEATURES
+    zeros = jnp.zeros((most,), dtype)
+    table = lax.fori_loop(jnp.zeros_like(num_steps), num_steps, step, zeros)
+    return table.at[0].set(0)
+
+
 def _rows(
     example: Candidates, first: jax.Array, size: int, dtype: jnp.dtype
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Ids, values (0 for id V) and owners of some rows."""
-    ids = lax.dynamic_slice_in_dim(example.ids, first, size)
+    """Places, values and owners of some rows."""
+    places = lax.dynamic_slice_in_dim(example.places, first, size)
     values = lax.dynamic_slice_in_dim(example.values, first, size).astype(dtype)
     owner = lax.dynamic_slice_in_dim(example.owner, first, size)
-    return ids, jnp.where(ids < example.num_features, values, 0), owner
+    return places, values, owner

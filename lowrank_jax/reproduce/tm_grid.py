@@ -158,7 +158,7 @@ def to_cells(corpus: ListStream, place: np.ndarray, num_cells: int) -> ListStrea
     """Do `data.lists.remap` on the device."""
     cells = jnp.asarray(np.append(place, num_cells).astype(np.int32))
     return dataclasses.replace(
-        corpus, ids=_gather(cells, corpus.ids), num_features=num_cells
+        corpus, features=_gather(cells, corpus.features), num_features=num_cells
     )
 
 

@@ -126,10 +126,113 @@ def test_scores_on_the_device_equal_the_dense_product(width):
         np.testing.assert_array_equal(quality, parts(lists, lists.quality)[i])
 
 
+@functools.lru_cache
+def uneven():
+    """Lists of 1, 4 and 2 candidates, the second with many features."""
+    num_features = 1500
+    common = [3, 7, 1499]  # in all candidates of the second list
+    many = np.random.default_rng(2).permutation(num_features)
+    rows = [
+        [5, 2, num_features],
+        [*common, *many[:300], 9, 9],  # a feature twice
+        [],
+        [*common, *many[250:900], num_features],
+        common,
+        [],
+        [4],
+    ]
+    rng = np.random.default_rng(3)
+    lengths = [len(row) for row in rows]
+    return Lists(
+        feature_ids=np.concatenate(rows).astype(np.int32),
+        values=rng.normal(size=sum(lengths)),
+        candidate_offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32),
+        list_offsets=np.array([0, 1, 5, 7], np.int32),
+        quality=rng.random(len(rows)),
+        num_features=num_features,
+    )
+
+
+def entries_of(corpus, i):
+    """Candidate, feature and value of each entry of a list, sorted."""
+    first = int(corpus.starts[i])
+    rows = slice(*np.asarray(corpus.row_offsets)[[first, first + corpus.counts[i]]])
+    places, values = np.asarray(corpus.places[rows]), np.asarray(corpus.values[rows])
+    owner = np.broadcast_to(np.asarray(corpus.owner[rows])[:, None], places.shape)
+    begin, end = np.asarray(corpus.feature_offsets[i : i + 2])
+    features = np.asarray(corpus.features[begin:end])[places]
+    assert not values[features == corpus.num_features].any()
+    found = zip(owner.flat, features.flat, values.flat, strict=True)
+    return sorted(entry for entry in found if entry[1] < corpus.num_features)
+
+
+@pytest.mark.parametrize(("width", "at_once"), [(16, 2), (3, 64)])
+def test_entries_find_their_features_among_those_of_the_list(
+    monkeypatch, width, at_once
+):
+    monkeypatch.setattr(data, "_LISTS_AT_ONCE", at_once)
+    for lists in (task()[0], uneven(), data.take(uneven(), [1, 1, 0])):
+        corpus = data.stream_lists(lists, width=width)
+        size = lists.num_features
+        offsets = np.asarray(corpus.feature_offsets)
+        for i in range(lists.num_lists):
+            expected = []
+            first, last = lists.list_offsets[i : i + 2]
+            for c in range(first, last):
+                run = slice(*lists.candidate_offsets[c : c + 2])
+                pairs = zip(lists.feature_ids[run], lists.values[run], strict=True)
+                expected += [(c - first, *pair) for pair in pairs if pair[0] < size]
+            assert entries_of(corpus, i) == sorted(expected)
+            features = np.asarray(corpus.features[offsets[i] : offsets[i + 1]])
+            distinct = sorted({entry[1] for entry in expected})
+            np.testing.assert_array_equal(features, [size, *distinct])
+        assert corpus.max_distinct == np.diff(offsets).max()
+        behind = corpus.features.shape[0] - offsets[-1]  # slices stay inside
+        assert behind >= max(data.FEATURES, corpus.max_distinct)
+        assert corpus.places.dtype == np.uint16
+    nothing = data.stream_lists(data.take(uneven(), []))
+    assert nothing.max_distinct == 1 and nothing.feature_offsets.shape == (1,)
+
+
+@pytest.mark.parametrize(("most", "dtype"), [(2**16, np.uint16), (2**16 + 1, np.int32)])
+def test_places_are_as_wide_as_the_longest_list_asks(most, dtype):
+    ids = np.arange(most - 1, dtype=np.int32)[::-1]
+    lists = Lists(
+        feature_ids=ids,
+        values=np.ones(ids.size, np.float32),
+        candidate_offsets=np.array([0, ids.size]),
+        list_offsets=np.array([0, 1]),
+        quality=np.ones(1, np.float32),
+        num_features=ids.size,
+    )
+    corpus = data.stream_lists(lists)
+    assert (corpus.max_distinct, corpus.places.dtype) == (most, dtype)
+    places = np.asarray(corpus.places).reshape(-1)[: ids.size]
+    np.testing.assert_array_equal(np.asarray(corpus.features)[places], ids)
+
+
+def test_a_list_is_weighed_up_to_its_own_features_and_no_further():
+    lists = uneven()
+    corpus = data.stream_lists(lists)
+    assert corpus.max_distinct > 3 * data.FEATURES  # several at a time
+    weights = np.random.default_rng(4).normal(size=lists.num_features + 1)
+    weights[-1] = np.nan  # of id V: it must not count
+
+    @jax.jit
+    def score(corpus, i):
+        return model.linear_scores(jnp.asarray(weights), data.candidates(corpus, i))
+
+    expected = parts(lists, dense(lists) @ weights[:-1])
+    for i in (0, 1, 2):
+        found = np.asarray(score(corpus, i))
+        np.testing.assert_allclose(found[: expected[i].size], expected[i], rtol=1e-10)
+        assert (found[expected[i].size :] == -np.inf).all()
+
+
 @functools.partial(jax.jit, static_argnums=(2, 3))
-def difference(corpus, given, cost, oracle):
-    """The pair of the first list and its dense difference."""
-    one = data.candidates(corpus, 0)
+def difference(corpus, given, cost, oracle, index=0):
+    """The pair of a list and its dense difference."""
+    one = data.candidates(corpus, index)
     (pair,) = model.choose(one, given, cost, oracle)
     start = jnp.zeros(one.num_features + 1)
     total = model.fold_difference(
@@ -146,17 +249,17 @@ def test_folding_over_a_difference_visits_each_entry_once():
     lists, _ = task()
     corpus = data.stream_lists(lists)
     vectors, size = dense(lists), corpus.max_candidates
-    best = int(data.oracle(lists)[0])
-    for z in range(int(corpus.counts[0])):
-        given = jnp.zeros(size).at[z].set(1.0).at[best].add(0.25)
-        pair, total = difference(corpus, given, "quality", "first")
-        expected = vectors[best] - vectors[z]
-        np.testing.assert_allclose(total[:-1], expected, atol=1e-6)
-        assert pair.is_mistake == (z != best)
-        np.testing.assert_allclose(
-            pair.cost, lists.quality[best] - lists.quality[z], rtol=1e-6
-        )
-        np.testing.assert_allclose(pair.margin, -0.75 if z != best else 0)
+    for index in (0, 5, lists.num_lists - 1):
+        first, best = lists.list_offsets[index], int(data.oracle(lists)[index])
+        for z in range(int(corpus.counts[index])):
+            given = jnp.zeros(size).at[z].set(1.0).at[best].add(0.25)
+            pair, total = difference(corpus, given, "quality", "first", index)
+            expected = vectors[first + best] - vectors[first + z]
+            np.testing.assert_allclose(total[:-1], expected, atol=1e-6)
+            assert pair.is_mistake == (z != best)
+            gap = lists.quality[first + best] - lists.quality[first + z]
+            np.testing.assert_allclose(pair.cost, gap, rtol=1e-6)
+            np.testing.assert_allclose(pair.margin, -0.75 if z != best else 0)
 
 
 def test_the_nearest_oracle_is_the_best_of_equals_by_score():

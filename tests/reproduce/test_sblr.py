@@ -1,6 +1,9 @@
 """The experiments of SBLR on tiny data: right figures, tables and plots are made."""
 
 import json
+import math
+import re
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +11,8 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from lowrank_jax import selection
+from lowrank_jax import loops, selection
+from lowrank_jax.batch import bcpd
 from lowrank_jax.bench import BENCHES
 from lowrank_jax.bench import sblr as bench
 from lowrank_jax.models.logistic import label_matrices
@@ -16,6 +20,7 @@ from lowrank_jax.reproduce import (
     EXPERIMENTS,
     matrices,
     sblr_fig3,
+    sblr_plain,
     sblr_table1,
     sblr_table2,
     sblr_table4,
@@ -96,34 +101,118 @@ def test_views_to_train_on_are_apart_as_asked_and_folds_leave_one_out():
         assert sorted(codes[first.is_train][row]) == [0, 1, 2]
 
 
-def test_table1_counts_the_start_and_makes_its_table_and_plot(tmp_path):
+def _products_by_loop(text, num_results):
+    """Count the products with so many results in the body of each while loop."""
+    bodies = dict.fromkeys(re.findall(r" while\(.*body=%?([\w.\-]+)", text), 0)
+    name = ""
+    for line in text.splitlines():
+        opens = re.match(r"(?:ENTRY )?%?([\w.\-]+) \(.*{$", line)
+        name = opens[1] if opens else name
+        product = re.search(r"= f64\[([\d,]+)\]\S* dot\(", line)
+        if product and name in bodies:
+            results = math.prod(map(int, product[1].split(",")))
+            bodies[name] += results in num_results
+    return sorted(bodies.values())
+
+
+@pytest.mark.parametrize(
+    ("is_small", "start"),
+    [(True, "paper"), (False, "label")],
+    ids=["turned", "not turned"],
+)
+def test_plain_algorithm_1_reads_x_in_each_inner_step_and_goes_the_same_way(
+    is_small, start
+):
+    """SBLR-Eq6: no product with X is kept, and no compiler takes it out of the loop."""
+    y = np.arange(12) % 2
+    x = np.random.default_rng(0).normal(size=(12, 7, 5)) + (2 * y - 1)[:, None, None]
+    labelled, _ = label_matrices(x, y)
+    labelled = labelled if is_small else labelled._replace(turned=None)
+    options = {"mu1": 0.01, "mu2": 0.1, "nu1": 0.02, "nu2": 0.0, "tolerance": 1e-3}
+    options |= {"start": start}
+    found, products = [], []
+    for build in (sblr_plain.learner, partial(bcpd.learner, solver="minimise")):
+        learner = build(**options)
+        state = learner.init(jax.random.key(0), labelled)
+        descend = jax.jit(partial(loops.converge, learner, max_iterations=50))
+        program = descend.lower(state, labelled).compile()
+        found.append(program(state, labelled))
+        products.append(_products_by_loop(program.as_text(), {12 * 7, 12 * 5}))
+    (plain, trace, number), (kept, kept_trace, kept_number) = found
+    assert 3 < number == kept_number < 50
+    np.testing.assert_array_equal(trace.num_trials, kept_trace.num_trials)
+    assert int(trace.num_trials.sum()) > 10 * int(number)
+    for ours, theirs in zip(jax.tree.leaves(plain), jax.tree.leaves(kept), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-13)
+    # Both sweeps read X twice; each of the two blocks once in every step, or never.
+    assert products == [[1, 1, 2], [0, 0, 2]]
+
+
+def test_table1_counts_the_start_and_its_plain_form_has_fewer_seeds(monkeypatch):
+    names = (sblr_table1.PLAIN, sblr_table1.ONE_STEP)
+    monkeypatch.setitem(sblr_table1.PLAIN_SEEDS, 6, 1)
     with jax.enable_x64(False):
         found = sblr_table1.size_rows(
-            6, 2, lambda line: None, {"Alg2": sblr_table1.ALGORITHMS["Alg2"]}
+            6,
+            2,
+            lambda line: None,
+            {name: sblr_table1.ALGORITHMS[name] for name in names},
         )
-    assert [row["l2"] for row in found] == [1, 0] and len(found[0]["runs"]) == 2
-    assert all(1 <= row["iterations"] <= 500 for row in found)
+    columns = ("l2", "start", "algorithm", "seeds")
+    assert [tuple(row[column] for column in columns) for row in found] == [
+        (l2, start, name, seeds)
+        for l2 in (1, 0)
+        for start in ("paper", "label")
+        for name, seeds in zip(names, (1, 2), strict=True)
+    ]
+    assert all(len(row["runs"]) == row["seeds"] for row in found)
+    assert all(1 <= row["iterations"] <= 500 and row["converged"] for row in found)
     assert all(row["seconds"] > row["start_seconds"] > 0 for row in found)
-    assert found[0]["objective"] > found[1]["objective"]  # it has the ridge besides
-    made_up = {"paper_seconds": 1, "paper_iterations": 1, "reread_seconds": 1}
-    result = {
-        "num_matrices": 100,
-        "seeds": 2,
-        "remark": "",
-        "rows": [
-            row | made_up | {"algorithm": name}
-            for row in found
-            for name in sblr_table1.ALGORITHMS
-        ],
-        "stream": {
-            "size": 6,
-            "iteration_seconds": 2.0,
-            "stream_seconds": 1.0,
-            "ratio": 2.0,
-        },
+    assert found[1]["objective"] > found[5]["objective"]  # it has the ridge besides
+    json.dumps(found)
+
+
+def _timed_row(l2, start, size, name, seconds):
+    """A row of Table 1 with these seconds, one a seed."""
+    return {
+        "l2": l2,
+        "start": start,
+        "size": size,
+        "algorithm": name,
+        "seeds": len(seconds),
+        "seconds": float(np.mean(seconds)),
+        "start_seconds": 0.5,
+        "iterations": 4,
+        "objective": 0.4,
+        "paper_seconds": 1.0,
+        "paper_iterations": 1,
+        "runs": [{"seconds": one} for one in seconds],
     }
-    json.dumps(result)
-    assert "| 6 |" in sblr_table1.table(result)
+
+
+def test_table1_takes_ratios_over_common_seeds_and_answers_for_each_form(tmp_path):
+    kept, plain, one_step = sblr_table1.ALGORITHMS
+    seconds = {kept: [3, 9], one_step: [1, 3]}
+    rows = [
+        _timed_row(l2, start, size, name, each)
+        for l2, last in ((1.0, [6]), (0.0, [4.9]))
+        for start in ("paper", "label")
+        for size, of_plain in ((6, [10, 15]), (8, last))
+        for name, each in (seconds | {plain: of_plain}).items()
+    ]
+    times = {"iteration_seconds": 2.0, "stream_seconds": 1.0, "ratio": 2.0}
+    result = {"num_matrices": 100, "seeds": 2, "remark": "", "rows": rows}
+    result["stream"] = times | {"size": 8}
+    text = sblr_table1.table(result)
+    assert f'of 2 seeds ("{plain}": 1 at 8), the start' in text
+    # Of seed 0 alone: 6 to 1, not 6 to the mean of 1 and 3.
+    assert "| 8 | 6 / 4 | 6 / 4 | 2 / 4 | 0.5 | 3.0 | 6.0 |" in text
+    few = "no at mu2 = 1 (0 of 2 sizes, ratios 3.0 to 3.0); no at"
+    assert f"| paper | {kept} | {few}" in text and f"| label | {kept} | {few}" in text
+    both = "yes at mu2 = 1 (2 of 2 sizes, ratios 6.0 to 7.5); no at mu2 = 0 (1 of 2"
+    assert f"| label | {plain} | {both} sizes, ratios 4.9 to 7.5) |" in text
+    printed = "no at mu2 = 1 (4 of 6 sizes, ratios 2.1 to 26.3); yes at mu2 = 0"
+    assert f"the paper's own seconds | {printed}" in text
     sblr_table1.plot(result, tmp_path / "table1.png")
     assert (tmp_path / "table1.png").stat().st_size > 10_000
 
