@@ -12,7 +12,7 @@ ours has; no row objects, no sparse-matrix class.
 import functools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,10 +31,11 @@ __all__ = ["NEEDS", "made_lists", "numpy_mira", "run"]
 NUM_FEATURES = 1_333_000
 NUM_ACTIVE = 200  # features of a candidate, as in the chunk lists
 NUM_CANDIDATES = 50
-NUM_REPEATS = 5
+NUM_REPEATS = 9  # of all learners on all lists, one after the other
 NUM_TURNS = 15  # of ours and the peer's, one after the other
 POOL = 10  # features of a list for each that a candidate has
 NEEDS: dict[str, str] = {}  # nothing beside NumPy
+ORDERS = {"T-MIRA": 2, "T-MIRA, D = 3": 3}  # of the tensor learners
 _PEER = "MIRA in NumPy, raw arrays"
 
 
@@ -128,16 +129,6 @@ def numpy_mira(
     return weights, weights - sums / max(len(order), 1), mistakes
 
 
-def time_rounds(
-    learner: Learner, corpus: ListStream, num_repeats: int = NUM_REPEATS
-) -> Timed:
-    """Time first passes over a corpus, each from a fresh state."""
-    one_pass = _Pass(learner, corpus)
-    seconds = [one_pass() for _ in range(num_repeats + 1)][1:]  # the first warms up
-    micro = 1e6 * float(np.median(seconds)) / one_pass.num_lists
-    return Timed(micro, one_pass.mistakes, one_pass.compile_seconds)
-
-
 class _Pass:
     """A first pass of a learner over a corpus, compiled; each call gives its seconds.
 
@@ -177,19 +168,23 @@ class _Pass:
 
 
 def _learners(num_features: int) -> dict[str, Learner]:
-    """Return those to time; the tensor learner takes ids as cells."""
-    shape = Shape(mode_sizes(num_features, 2))
-    return {
-        "T-MIRA": tensor_mira.learner(shape=shape, step="bcd", averaging="average"),
-        "MIRA": rerank.learner(max_step_size=0.1),
+    """Return those to time; a tensor learner takes ids as cells."""
+    tensors = {
+        name: tensor_mira.learner(
+            shape=Shape(mode_sizes(num_features, order)),
+            step="bcd",
+            averaging="average",
+        )
+        for name, order in ORDERS.items()
     }
+    return tensors | {"MIRA": rerank.learner(max_step_size=0.1)}
 
 
 def _with_cells(lists: Lists, name: str) -> Lists:
     """Give the features as many ids as the tensor has cells."""
-    if name != "T-MIRA":
+    if name not in ORDERS:
         return lists
-    num_cells = Shape(mode_sizes(lists.num_features, 2)).num_cells
+    num_cells = Shape(mode_sizes(lists.num_features, ORDERS[name])).num_cells
     return Lists(**(vars(lists) | {"num_features": num_cells}))
 
 
@@ -225,36 +220,35 @@ def run(
         "features each, by V:"
     )
     result["by_num_features"] = rows = []
-    for size in sizes:
-        lists = made_lists(num_lists, num_features=size)
-        for name, learner in _learners(size).items():
-            found = time_rounds(learner, stream_lists(_with_cells(lists, name)))
-            rows.append({"learner": name, "num_features": size, **found._asdict()})
-            say(f"  {name:8} V = {size:10,} {_figures(found)}")
-    for name in ("T-MIRA", "MIRA"):
+    cases = {size: made_lists(num_lists, num_features=size) for size in sizes}
+    for (name, size), found in _times(cases).items():
+        rows.append({"learner": name, "num_features": size, **found._asdict()})
+        say(f"  {name:13} V = {size:10,} {_figures(found)}")
+    for name in (*ORDERS, "MIRA"):
         times = [row["microseconds"] for row in rows if row["learner"] == name]
         ratio = times[-1] / times[0]
         result[f"{name} largest over smallest V"] = ratio
-        say(f"  {name:8} V = {sizes[-1]:,} takes {ratio:.2f} times V = {sizes[0]:,}")
+        say(f"  {name:13} V = {sizes[-1]:,} takes {ratio:.2f} times V = {sizes[0]:,}")
 
     say(
         f"microseconds an example by active features a candidate, V = {num_features:,}:"
     )
     result["by_num_active"] = rows = []
-    for active in actives:
-        lists = made_lists(num_lists, num_features=num_features, num_active=active)
-        for name, learner in _learners(num_features).items():
-            found = time_rounds(learner, stream_lists(_with_cells(lists, name)))
-            each = 1e3 * found.microseconds / (active * NUM_CANDIDATES)
-            rows.append(
-                {"learner": name, "num_active": active, **found._asdict()}
-                | {"nanoseconds_per_entry": each}
-            )
-            say(f"  {name:8} {active:4} {_figures(found)}, {each:.2f} ns an entry")
+    cases = {
+        active: made_lists(num_lists, num_features=num_features, num_active=active)
+        for active in actives
+    }
+    for (name, active), found in _times(cases).items():
+        each = 1e3 * found.microseconds / (active * NUM_CANDIDATES)
+        rows.append(
+            {"learner": name, "num_active": active, **found._asdict()}
+            | {"nanoseconds_per_entry": each}
+        )
+        say(f"  {name:13} {active:4} {_figures(found)}, {each:.2f} ns an entry")
 
     lists = made_lists(num_lists, num_features=num_features)
     mistakes = numpy_mira(lists, np.arange(num_lists), 0.1)[2]
-    ours = _in_turn(lists, num_features)
+    ours = _beside_numpy(lists, num_features)
     peer = ours.pop(_PEER)
     say(f"against NumPy, V = {num_features:,}, microseconds an example:")
     say(f"  {_PEER:27} {peer:8.1f}, {mistakes / num_lists:.0%} wrong")
@@ -269,11 +263,24 @@ def run(
     return result
 
 
-def _in_turn(lists: Lists, num_features: int) -> dict[str, float]:
-    """Return microseconds an example, medians of passes that take turns.
+def _times(cases: dict[int, Lists]) -> dict[tuple[str, int], Timed]:
+    """Time all learners on all lists, in turn; by learner and case."""
+    passes = {
+        (name, case): _Pass(learner, stream_lists(_with_cells(lists, name)))
+        for case, lists in cases.items()
+        for name, learner in _learners(lists.num_features).items()
+    }
+    seconds = _in_turn(passes, NUM_REPEATS)
+    return {
+        key: Timed(
+            1e6 * seconds[key] / one.num_lists, one.mistakes, one.compile_seconds
+        )
+        for key, one in passes.items()
+    }
 
-    A machine's speed drifts: what is compared is measured in the same minute.
-    """
+
+def _beside_numpy(lists: Lists, num_features: int) -> dict[str, float]:
+    """Return microseconds an example, ours and the peer's."""
     order = np.arange(lists.num_lists)
 
     def numpy_pass() -> float:
@@ -284,14 +291,22 @@ def _in_turn(lists: Lists, num_features: int) -> dict[str, float]:
     passes: dict[str, Callable[[], float]] = {_PEER: numpy_pass}
     for name, learner in _learners(num_features).items():
         passes[name] = _Pass(learner, stream_lists(_with_cells(lists, name)))
-    seconds: dict[str, list[float]] = {name: [] for name in passes}
-    for _ in range(NUM_TURNS + 1):
-        for name, one_pass in passes.items():
-            seconds[name].append(one_pass())
-    return {
-        name: 1e6 * float(np.median(taken[1:])) / lists.num_lists
-        for name, taken in seconds.items()
-    }
+    seconds = _in_turn(passes, NUM_TURNS)
+    return {name: 1e6 * taken / lists.num_lists for name, taken in seconds.items()}
+
+
+def _in_turn(
+    passes: Mapping[Any, Callable[[], float]], num_turns: int
+) -> dict[Any, float]:
+    """Return median seconds of passes that take turns, the first one to warm up.
+
+    A machine's speed drifts: what is compared is measured in the same minute.
+    """
+    seconds: dict[Any, list[float]] = {key: [] for key in passes}
+    for _ in range(num_turns + 1):
+        for key, one_pass in passes.items():
+            seconds[key].append(one_pass())
+    return {key: float(np.median(taken[1:])) for key, taken in seconds.items()}
 
 
 def _figures(found: Timed) -> str:

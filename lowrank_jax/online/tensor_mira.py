@@ -29,7 +29,6 @@ TM-Alg2 takes the highest score; with ``num_best`` n the round does the same for
 of the n best candidates in turn, each from the tensor that the one before it left.
 """
 
-import math
 from typing import NamedTuple
 
 import jax
@@ -178,8 +177,6 @@ def learner(
         def substep(sweep: _Sweep, h: jax.Array, d: int, j: jax.Array) -> _Sweep:
             w = sweep.params[d][h]
             phi = _contract(sweep.params, h, d, example, pair)  # TM-Eq5
-            square = phi @ phi
-            rest = sweep.margin - w @ phi  # s of TM-N4
             weight, target, size = _contracted(first, sweep.params, h, d, lengths[d])
 
             centre, largest = w, limit
@@ -188,7 +185,8 @@ def learner(
                 largest = jnp.where(weight > 0, limit / safe, 0)
                 if step == "bcd":
                     centre = jnp.where(weight > 0, target / safe, w)
-            inner = centre @ phi
+            square, along, inner = jnp.stack([phi, w, centre]) @ phi
+            rest = sweep.margin - along  # s of TM-N4
             gap = jax.nn.relu(pair.cost - rest - inner)
             full = gap / jnp.where(square > 0, square, 1)
             full = jnp.where(square > 0, full, 0)
@@ -198,10 +196,11 @@ def learner(
 
             # Moving w by delta adds delta x (other vectors) to T - T_t.
             delta = new - w
-            moved, old = delta @ delta, w @ w
+            moved, slope = jnp.stack([delta, weight * w - target]) @ delta
+            old = w @ w
             before = jax.nn.relu(pair.cost - sweep.margin)
             after = jax.nn.relu(pair.cost - margin)
-            distance = delta @ (weight * w - target) + weight * moved / 2
+            distance = slope + weight * moved / 2
             growth = distance + limit * (after - before)
             # Terms may cancel out: rounding is to be seen beside their lengths.
             unit = _ROUNDING * jnp.finfo(dtype).eps
@@ -266,12 +265,15 @@ def learner(
 
             (end, has_moved), _ = lax.scan(against, (end, has_moved), rest)
 
-        params, squares = end.params, _inner(end.params, end.params)
+        params = end.params
+        reference = params
+        if state.sums is not None:
+            reference = jax.tree.map(jnp.add, state.sums, state.params)
+        squares, agreements = _inner(params, (params, reference))
         if step != "paper":
             params = _balanced(params, squares, has_moved)
         if state.sums is not None:
-            reference = jax.tree.map(jnp.add, state.sums, state.params)
-            params = _aligned(params, reference, has_moved)
+            params = _aligned(params, agreements, has_moved)
         mean = end.total / (num_substeps * num_best)
         norms = squares.prod(axis=0)  # (H,); lengths made equal leave them alone
         agreement = jnp.ones((), dtype)
@@ -366,15 +368,14 @@ def _contracted(
       B, g of DR-T2, (n_d,), and the length of its terms, beside which its rounding is
       to be seen: components may cancel out nearly.
     """
-    others = [e for e in range(len(now)) if e != d]
-
-    def inner(params: Params) -> jax.Array:  # (H,)  products over the other modes
-        each = [params[e] @ now[e][h] for e in others]
-        return math.prod(each, start=jnp.ones_like(lengths))
-
-    plus, minus = inner(first), inner(now)
+    num_components = lengths.shape[0]
+    inner = jnp.ones((2 * num_components,), lengths.dtype)
+    for e in range(len(now)):  # products over the other modes
+        if e != d:
+            inner = inner * (jnp.concatenate([first[e], now[e]]) @ now[e][h])
+    plus, minus = inner[:num_components], inner[num_components:]
     weight, target, size = minus[h], plus @ first[d], jnp.abs(plus) @ lengths
-    if lengths.shape[0] > 1:
+    if num_components > 1:
         minus = minus.at[h].set(0)
         target = target - minus @ now[d]
         size = size + jnp.abs(minus) @ jnp.linalg.norm(now[d], axis=1)
@@ -401,13 +402,18 @@ def _balanced(params: Params, squares: jax.Array, is_mistake: jax.Array) -> Para
     )
 
 
-def _aligned(params: Params, reference: Params, is_mistake: jax.Array) -> Params:
+def _aligned(params: Params, agreements: jax.Array, is_mistake: jax.Array) -> Params:
     """Turn pairs of vectors round so that each agrees in sign with its average.
 
     Two vectors of a component turned round leave the product as it is, but not the
     mean of the vectors over rounds. The first takes the signs of all others.
+
+    Args:
+      params: for each mode (H, n_d).
+      agreements: (D, H), inner products with the average.
+      is_mistake: nothing is changed where it is False.
     """
-    agrees = _inner(params, reference) >= 0
+    agrees = agreements >= 0
     signs = jnp.where(agrees | ~is_mistake, 1, -1).astype(params[0].dtype)  # (D, H)
     signs = signs.at[0].set(signs[1:].prod(axis=0))
     return tuple(
@@ -415,6 +421,13 @@ def _aligned(params: Params, reference: Params, is_mistake: jax.Array) -> Params
     )
 
 
-def _inner(one: Params, other: Params) -> jax.Array:
-    """Return the inner product of each vector with its counterpart, (D, H)."""
-    return jnp.stack([(a * b).sum(axis=1) for a, b in zip(one, other, strict=True)])
+def _inner(one: Params, others: tuple[Params, ...]) -> jax.Array:
+    """Return the inner product of each vector with its counterparts, (k, D, H).
+
+    Several at a time: a CPU takes longer for one than for two of them.
+    """
+    found = [
+        jnp.einsum("hn,khn->kh", factor, jnp.stack(rows))
+        for factor, *rows in zip(one, *others, strict=True)
+    ]
+    return jnp.stack(found, axis=1)
