@@ -92,9 +92,9 @@ def truncated_svt(
 ) -> Thresholded:
     r"""Threshold the leading singular values, found by subspace iteration.
 
-    A step reads Z twice, for :math:`Y = Z V` and :math:`Y^\top Z`; what follows is
+    A step reads Z twice, for :math:`Y = Z V` and :math:`Z^\top Y`; what follows is
     small. With :math:`Y S` orthonormal, the singular values of
-    :math:`S^\top Y^\top Z` (r, n) stand for those of Z, and the result is Y times a
+    :math:`Z^\top Y S` (n, r) stand for those of Z, and the result is Y times a
     matrix (r, n). Near the solution the columns of Y are nearly orthogonal, so S comes
     from the Gram matrix of columns *of length 1*: small singular values keep their
     digits beside large ones, which the Gram matrix of Z takes from them.
@@ -109,17 +109,17 @@ def truncated_svt(
     checks.whole(num_steps=num_steps)
     threshold = jnp.asarray(threshold, matrix.dtype)
     left = matrix @ start  # Y
-    rows = left.T @ matrix  # (r, n)
+    columns = matrix.T @ left  # (n, r)
     for _ in range(num_steps - 1):
-        right, _ = jnp.linalg.qr(rows.T)
+        right, _ = jnp.linalg.qr(columns)
         left = matrix @ right
-        rows = left.T @ matrix
+        columns = matrix.T @ left
     scale = _orthonormal(left.T @ left)  # S
-    turn, values, right = jnp.linalg.svd(scale.T @ rows, full_matrices=False)
+    right, values, turn = jnp.linalg.svd(columns @ scale, full_matrices=False)
     kept = jax.nn.relu(values - threshold)
-    found = left @ ((scale @ (turn * kept[None, :])) @ right)
+    found = left @ ((scale @ (turn.T * kept[None, :])) @ right.T)
     has_room = (values[-1] <= threshold) | (start.shape[1] >= min(matrix.shape))
-    return _thresholded(found, kept, right.T, has_room)
+    return _thresholded(found, kept, right, has_room)
 
 
 def _orthonormal(gram: jax.Array) -> jax.Array:
