@@ -207,11 +207,12 @@ def test_table1_takes_ratios_over_common_seeds_and_answers_for_each_form(tmp_pat
     assert f'of 2 seeds ("{plain}": 1 at 8), the start' in text
     # Of seed 0 alone: 6 to 1, not 6 to the mean of 1 and 3.
     assert "| 8 | 6 / 4 | 6 / 4 | 2 / 4 | 0.5 | 3.0 | 6.0 |" in text
-    few = "no at mu2 = 1 (0 of 2 sizes, ratios 3.0 to 3.0); no at"
+    few = "no at mu2 = 1 (0 of 2 sizes, ratios 3.0 to 3.0, geometric mean 3.0); no"
     assert f"| paper | {kept} | {few}" in text and f"| label | {kept} | {few}" in text
-    both = "yes at mu2 = 1 (2 of 2 sizes, ratios 6.0 to 7.5); no at mu2 = 0 (1 of 2"
-    assert f"| label | {plain} | {both} sizes, ratios 4.9 to 7.5) |" in text
-    printed = "no at mu2 = 1 (4 of 6 sizes, ratios 2.1 to 26.3); yes at mu2 = 0"
+    first = "yes at mu2 = 1 (2 of 2 sizes, ratios 6.0 to 7.5, geometric mean 6.7)"
+    second = "in the mean at mu2 = 0 (1 of 2 sizes, ratios 4.9 to 7.5, geometric mean"
+    assert f"| label | {plain} | {first}; {second} 6.1) |" in text
+    printed = "in the mean at mu2 = 1 (4 of 6 sizes, ratios 2.1 to 26.3, geometric"
     assert f"the paper's own seconds | {printed}" in text
     sblr_table1.plot(result, tmp_path / "table1.png")
     assert (tmp_path / "table1.png").stat().st_size > 10_000
