@@ -180,8 +180,7 @@ def tensor_speed() -> str:
         "have vectors as long as the root of that number. MIRA in NumPy took "
         f"{against['numpy_microseconds']:.0f} microseconds, "
         f"{against['speedup']['T-MIRA']:.1f} times what T-MIRA took in the same "
-        "minutes.\n\n"
-        + table(["learner", "features", "microseconds an example"], rows)
+        "minutes.\n\n" + table(["learner", "features", "microseconds an example"], rows)
     )
 
 
