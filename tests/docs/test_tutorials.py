@@ -56,15 +56,11 @@ def smm(text):
 
 
 def tm(text):
-    paper, bcd = (
-        numbers(rf"{step} +quality ([\d.]+)", text)[0] for step in ("paper", "bcd")
+    found = r".* mistake: ([\d.]+) +sub-steps that raised the objective: ([\d.]+)"
+    (paper, _), (bcd, rises) = (
+        numbers(rf"{step} {found}", text) for step in ("paper", "bcd")
     )
-    assert bcd > paper
-    moved, rises = numbers(
-        r"bcd .* mistake: ([\d.]+) +sub-steps that raised the objective: ([\d.]+)",
-        text,
-    )
-    assert moved > 0.9 and rises == 0
+    assert bcd > 0.95 > paper and rises == 0
     planted, mira = (
         numbers(rf"{name} +quality (?:of the chosen candidate )?([\d.]+)", text)[0]
         for name in ("planted", "mira")

@@ -110,7 +110,7 @@ def pretended(monkeypatch, corpus):
     def accuracy(setting, params, part):
         return 80 + points[setting.regulariser] + 0.1 * drawn[-1]
 
-    setting = {"passes": 3, "strength": 1.0}
+    setting = {"passes": 3, "strength": 1.0, "states": 2}
     baseline = {"development": 82.0, "test": 82.5, "setting": setting}
     monkeypatch.setattr(smm_words, "read_words", lambda folder: corpus)
     monkeypatch.setattr(smm_words, "draw_split", draw)
