@@ -14,6 +14,7 @@ past `trace_constant`, with which the test holds for certain: so rounding errors
 converged run cannot drive the constant up.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -142,6 +143,7 @@ def minimise(
     *,
     tolerance: float | jax.Array,
     max_steps: int,
+    features_at: Callable[[jax.Array], jax.Array] | None = None,
 ) -> Stepped:
     """Solve a block to a tolerance (SBLR-Eq6) by accelerated proximal steps.
 
@@ -153,16 +155,19 @@ def minimise(
       penalty: of the factors.
       tolerance: on the norm of the gradient mapping.
       max_steps: at most so many. Static.
+      features_at: gives the features anew to each step, by its number; None keeps
+        those of the block.
     """
     dtype = block.factors.dtype
     constant = lipschitz.tight_constant(block.features, block.weights)
     size = 1 / constant
 
     def advance(last: _Descent) -> _Descent:
-        scores = bilinear_logit.block_scores(
-            block.features, last.ahead, last.bias_ahead
-        )
-        in_factors, in_bias = gradients(block, scores)
+        here = block
+        if features_at is not None:
+            here = block._replace(features=features_at(last.num_steps))
+        scores = bilinear_logit.block_scores(here.features, last.ahead, last.bias_ahead)
+        in_factors, in_bias = gradients(here, scores)
         factors = penalty.prox(last.ahead - size * in_factors, size)
         bias = last.bias_ahead - size * in_bias
         move, shift = last.ahead - factors, last.bias_ahead - bias

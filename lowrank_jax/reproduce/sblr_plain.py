@@ -8,18 +8,16 @@ themselves, once read for both, and not from products kept while a block is solv
 For the times of `sblr_table1` alone: `batch.bcpd` does the same work sooner.
 """
 
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax.batch import bcpd
-from lowrank_jax.batch.block_step import Block, Search, Stepped, gradients
+from lowrank_jax.batch.block_step import Block, Search, minimise
 from lowrank_jax.linalg import penalties
 from lowrank_jax.linalg.penalties import Penalty
-from lowrank_jax.models import bilinear_logit, lipschitz
+from lowrank_jax.models import bilinear_logit
 from lowrank_jax.models.logistic import Labelled
 from lowrank_jax.types import Learner
 
@@ -65,94 +63,27 @@ def learner(
     def update(state: bcpd.State, labelled: Labelled) -> tuple[bcpd.State, bcpd.Info]:
         given = labelled.targets, labelled.weights
         params = state.params
+
+        def solve(block: Block, penalty: Penalty, other: jax.Array, read: Any) -> Any:
+            def features_at(step: jax.Array) -> jax.Array:
+                # Tied to the number of the step, or a compiler reads X once for all.
+                now, _ = lax.optimization_barrier((other, step))
+                return read(labelled, now)
+
+            return minimise(
+                block,
+                penalty,
+                tolerance=BLOCK_TOLERANCE,
+                max_steps=MAX_BLOCK_STEPS,
+                features_at=features_at,
+            )
+
         block = Block(state.features, params.left, params.bias, *given)
-        one = _minimise(
-            block,
-            left,
-            params.right,
-            lambda v: bilinear_logit.left_features(labelled, v),
-        )  # (6a)
+        one = solve(block, left, params.right, bilinear_logit.left_features)  # (6a)
         meets = bilinear_logit.right_features(labelled, one.factors)
         block = Block(meets, params.right, one.bias, *given)
-        two = _minimise(
-            block,
-            right,
-            one.factors,
-            lambda u: bilinear_logit.right_features(labelled, u),
-        )  # (6b)
+        two = solve(block, right, one.factors, bilinear_logit.right_features)  # (6b)
         features = bilinear_logit.left_features(labelled, two.factors)
         return parts.finish(state, one, two, meets, features, *given)
 
     return Learner(init, update)
-
-
-class _Descent(NamedTuple):
-    factors: jax.Array  # (m, size, r)
-    bias: jax.Array  # (m,)
-    ahead: jax.Array  # the extrapolated point
-    bias_ahead: jax.Array
-    momentum: jax.Array  # t_k of FISTA
-    distance: jax.Array  # ()  the norm of the gradient mapping
-    num_steps: jax.Array  # () int32
-
-
-def _minimise(
-    block: Block,
-    penalty: Penalty,
-    fixed: jax.Array,
-    read: Callable[[jax.Array], jax.Array],
-) -> Stepped:
-    """Take the steps of `block_step.minimise`, each with features read anew.
-
-    Args:
-      block: where it stands; its features serve the constant and the last scores.
-      penalty: of the factors.
-      fixed: the other factors.
-      read: gives the features, from the matrices and the other factors.
-    """
-    constant = lipschitz.tight_constant(block.features, block.weights)
-    size = 1 / constant
-
-    def advance(last: _Descent) -> _Descent:
-        # Tied to the number of the step: a compiler may not read X once for all steps.
-        now, _ = lax.optimization_barrier((fixed, last.num_steps))
-        here = block._replace(features=read(now))
-        scores = bilinear_logit.block_scores(here.features, last.ahead, last.bias_ahead)
-        in_factors, in_bias = gradients(here, scores)
-        factors = penalty.prox(last.ahead - size * in_factors, size)
-        bias = last.bias_ahead - size * in_bias
-        move, shift = last.ahead - factors, last.bias_ahead - bias
-        turn = (move * (factors - last.factors)).sum()
-        turn = turn + (shift * (bias - last.bias)).sum()
-        momentum = jnp.where(turn > 0, 1, last.momentum)  # restart
-        further = (1 + jnp.sqrt(1 + 4 * momentum * momentum)) / 2
-        pull = jnp.where(turn > 0, 0, (momentum - 1) / further)
-        return _Descent(
-            factors=factors,
-            bias=bias,
-            ahead=factors + pull * (factors - last.factors),
-            bias_ahead=bias + pull * (bias - last.bias),
-            momentum=further,
-            distance=constant * jnp.sqrt((move * move).sum() + (shift * shift).sum()),
-            num_steps=last.num_steps + 1,
-        )
-
-    dtype = block.factors.dtype
-    found = lax.while_loop(
-        lambda last: (
-            (last.distance > jnp.asarray(BLOCK_TOLERANCE, dtype))
-            & (last.num_steps < MAX_BLOCK_STEPS)
-        ),
-        advance,
-        _Descent(
-            factors=block.factors,
-            bias=block.bias,
-            ahead=block.factors,
-            bias_ahead=block.bias,
-            momentum=jnp.ones((), dtype),
-            distance=jnp.full((), jnp.inf, dtype),
-            num_steps=jnp.zeros((), jnp.int32),
-        ),
-    )
-    scores = bilinear_logit.block_scores(block.features, found.factors, found.bias)
-    return Stepped(found.factors, found.bias, scores, constant, found.num_steps)
