@@ -8,13 +8,13 @@ themselves, once read for both, and not from products kept while a block is solv
 For the times of `sblr_table1` alone: `batch.bcpd` does the same work sooner.
 """
 
-from typing import Any
+from collections.abc import Callable
 
 import jax
 from jax import lax
 
 from lowrank_jax.batch import bcpd
-from lowrank_jax.batch.block_step import Block, Search, minimise
+from lowrank_jax.batch.block_step import Block, Search, Stepped, minimise
 from lowrank_jax.linalg import penalties
 from lowrank_jax.linalg.penalties import Penalty
 from lowrank_jax.models import bilinear_logit
@@ -64,7 +64,12 @@ def learner(
         given = labelled.targets, labelled.weights
         params = state.params
 
-        def solve(block: Block, penalty: Penalty, other: jax.Array, read: Any) -> Any:
+        def solve(
+            block: Block,
+            penalty: Penalty,
+            other: jax.Array,
+            read: Callable[[Labelled, jax.Array], jax.Array],
+        ) -> Stepped:
             def features_at(step: jax.Array) -> jax.Array:
                 # Tied to the number of the step, or a compiler reads X once for all.
                 now, _ = lax.optimization_barrier((other, step))
