@@ -427,7 +427,7 @@ def _inner(one: Params, others: tuple[Params, ...]) -> jax.Array:
     Several at a time: a CPU takes longer for one than for two of them.
     """
     found = [
-        jnp.einsum("hn,khn->kh", factor, jnp.stack(rows))
+        jnp.einsum("hn,khn->kh", factor, jnp.stack(rows), precision="highest")
         for factor, *rows in zip(one, *others, strict=True)
     ]
     return jnp.stack(found, axis=1)
