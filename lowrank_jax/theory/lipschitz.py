@@ -143,11 +143,8 @@ def boehning_certificate(scores: jax.Array, directions: jax.Array) -> Certificat
       scores: (n, m).
       directions: (n, m) d.
     """
-    log_shares = _log_shares(scores)
-    shares = jnp.exp(log_shares)
-    rest = -_log_partition(scores)[:, None]
-    p = jnp.concatenate([shares, jnp.exp(rest)], axis=1)
-    d = jnp.concatenate([directions, jnp.zeros_like(rest)], axis=1)
+    p = _shares(scores)
+    d = jnp.concatenate([directions, jnp.zeros_like(directions[:, :1])], axis=1)
     centred = d - (p * d).sum(1, keepdims=True)
     spread = d - d.mean(1, keepdims=True)
     return at_most((p * centred * centred).sum(1), (spread * spread).sum(1) / 2)
@@ -217,21 +214,21 @@ def share_change(scores: jax.Array, moves: jax.Array) -> jax.Array:
       scores: (n, m) z.
       moves: (n, m) d.
     """
-    before = _log_shares(scores)
-    shares = jnp.exp(before)
+    shares = _shares(scores)[:, :-1]
     small = jnp.clip(moves, -1, 1)
     growth = jnp.log1p((shares * jnp.expm1(small)).sum(1, keepdims=True))
     near = shares * jnp.expm1(small - growth)
-    far = jnp.exp(_log_shares(scores + moves)) - shares
+    far = _shares(scores + moves)[:, :-1] - shares
     return jnp.where((jnp.abs(moves) <= 1).all(1, keepdims=True), near, far)
 
 
-def _log_partition(scores: jax.Array) -> jax.Array:
-    return jnp.logaddexp(jax.nn.logsumexp(scores, axis=1), 0)
+def _shares(scores: jax.Array) -> jax.Array:
+    """Return the probabilities of all classes, the reference last: (n, m + 1).
 
-
-def _log_shares(scores: jax.Array) -> jax.Array:
-    return scores - _log_partition(scores)[:, None]
+    A softmax over the scores and 0: the scores are not lost beside a large partition.
+    """
+    reference = jnp.zeros_like(scores[:, :1])
+    return jax.nn.softmax(jnp.concatenate([scores, reference], axis=1), axis=1)
 
 
 def _right_squares(x: jax.Array, params: Params) -> jax.Array:
