@@ -12,8 +12,8 @@ import json
 import pathlib
 import sys
 
-from lowrank_jax.cli.reproduce import table as plain_table
-from lowrank_jax.reproduce import EXPERIMENTS, NOT_RUN
+from experiments.__main__ import table as plain_table
+from experiments.protocol import EXPERIMENTS, NOT_RUN
 
 ROOT = pathlib.Path(__file__).parent.parent
 RESULTS = ROOT / "docs" / "results"

@@ -1,47 +1,26 @@
 """Low-rank bilinear, Hankel and tensor models as pure JAX functions.
 
 The layers, in the order in which data runs through them: `data` and `features` on the
-host; `models`, `decode`, `online`, `batch` and `theory` as pure JAX functions; `loops`
-runs a learner over a stream, `metrics` scores what comes out. On top of them, for use
-from the host: `tagger`, `classifier` with `selection`, `reranker` with `nbest`.
+host; `streams` puts data on the device; `models`, `decode`, `online`, `batch` and
+`theory` are pure JAX functions; `loops` runs a learner over a stream, `metrics` scores
+what comes out. On top of them stand the `estimators`, which fit, predict, save, load.
 """
 
-import importlib
+import importlib.metadata
 from typing import Any
 
-__version__ = "0.1.0"
+from lowrank_jax import lazy
 
 _LAYERS = (
-    "batch",
-    "checkpoint",
-    "classifier",
-    "data",
-    "decode",
-    "features",
-    "linalg",
-    "loops",
-    "metrics",
-    "models",
-    "nbest",
-    "online",
-    "parallel",
-    "reranker",
-    "selection",
-    "tagger",
-    "theory",
-    "types",
-)
+    "batch certify checks data decode estimators features linalg loops metrics models "
+    "online sharding store streams theory types verify"
+).split()
 
-__all__ = ["__version__", *_LAYERS]
+__all__, _get, __dir__ = lazy.attach(__name__, {name: name for name in _LAYERS})
 
 
 def __getattr__(name: str) -> Any:
-    """Import a layer when it is first asked for: the command line starts at once."""
-    if name in _LAYERS:
-        return importlib.import_module(f"lowrank_jax.{name}")
-    raise AttributeError(f"module 'lowrank_jax' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    """List the layers too, loaded or not."""
-    return sorted([*globals(), *_LAYERS])
+    """Load a layer when it is first asked for, so that the command line starts fast."""
+    if name == "__version__":
+        return importlib.metadata.version("lowrank_jax")
+    return _get(name)

@@ -18,10 +18,10 @@ import numpy as np
 from jax import lax
 
 from lowrank_jax import checks
+from lowrank_jax.certify import comparator
 from lowrank_jax.data.padding import add_window, length_buckets, pad_sequences
 from lowrank_jax.decode import Scores, best_path, best_path_batch
 from lowrank_jax.models import windows
-from lowrank_jax.online import comparator
 from lowrank_jax.types import Learner, Sentence, Sequences, Space
 
 __all__ = [

@@ -11,35 +11,34 @@ import numpy as np
 import pytest
 
 from lowrank_jax import loops
-from lowrank_jax.batch import (
-    bcd,
-    bcpd,
-    crf,
-    fista,
+from lowrank_jax.batch import crf
+from lowrank_jax.batch.sblr import bcpd, fista, sparse_newton
+from lowrank_jax.batch.smm import (
     fobos,
     latent_svm,
     smoothed,
-    sparse_newton,
-    stochastic_fobos,
-    tied_fobos,
+    stochastic,
+    tied,
     trigram_crf,
 )
-from lowrank_jax.data import dense_task, reranking_task, stream_lists
+from lowrank_jax.data import dense_task, stream_lists
 from lowrank_jax.data.bisymbols import Words
 from lowrank_jax.data.lists import candidates
+from lowrank_jax.data.made import lists as reranking_task
 from lowrank_jax.models.logistic import label_matrices
 from lowrank_jax.models.tensor import Shape
 from lowrank_jax.online import (
+    bcd,
     bol,
-    bol_dense,
     mira,
     perceptron,
     rerank,
     tensor_mira,
     trigram_perceptron,
 )
+from lowrank_jax.online.bol import dense
 from lowrank_jax.types import Learner
-from tests.batch import test_fobos as words
+from tests.batch.smm import test_fobos as words
 from tests.online.tasks import random_task
 
 
@@ -64,7 +63,7 @@ def sentences(dtype):
 def matrices(dtype):
     train, _, _ = dense_task(20, 5, seed=0, shape=(5, 4), noise=0.2)
     x, y = jnp.asarray(train.x, dtype), jnp.asarray(train.y, dtype)
-    return jax.vmap(bol_dense.binary)(x, y)
+    return jax.vmap(dense.binary)(x, y)
 
 
 def whole_corpora(dtype):
@@ -100,7 +99,7 @@ def lattice_batches(dtype):
     del dtype
     alphabet, few, _ = words.task()
     return jax.tree.map(
-        jnp.asarray, stochastic_fobos.lay_out_batches(alphabet, few, num_batches=3)
+        jnp.asarray, stochastic.lay_out_batches(alphabet, few, num_batches=3)
     )
 
 
@@ -176,13 +175,13 @@ CASES = {
         lattices,
     ),
     "stochastic_fobos": Case(
-        stochastic_fobos,
+        stochastic,
         {"num_batches": 3, "prox_every": 2},
         "strength",
         lattice_batches,
     ),
     "tied_fobos": Case(
-        tied_fobos, {"ties": "exact", "max_prox_steps": 3}, "strength", lattices
+        tied, {"ties": "exact", "max_prox_steps": 3}, "strength", lattices
     ),
     "smoothed": Case(smoothed, {"first_curvature": 10.0}, "strength", lattices),
     "latent_svm": Case(latent_svm, {"num_inner_steps": 3}, "strength", latent_words),
@@ -199,16 +198,16 @@ CASES = {
     "trigram_perceptron": Case(
         trigram_perceptron, {}, "step_size", trigram_words, True
     ),
-    "bol_dense exact": Case(bol_dense, {}, "step_size", matrices),
+    "bol_dense exact": Case(dense, {}, "step_size", matrices),
     "bol_dense power": Case(
-        bol_dense,
+        dense,
         {"variant": "power", "averaging": "factors"},
         "step_size",
         matrices,
         True,
     ),
     "bol_dense frobenius": Case(
-        bol_dense,
+        dense,
         {"variant": "frobenius", "averaging": "dual"},
         "step_size",
         matrices,

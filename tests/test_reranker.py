@@ -9,8 +9,9 @@ import pytest
 
 from lowrank_jax import reranker
 from lowrank_jax.checks import InputError
-from lowrank_jax.data import reranking_task, stream_lists
+from lowrank_jax.data import stream_lists
 from lowrank_jax.data.lists import oracle, remap, take
+from lowrank_jax.data.made import lists as reranking_task
 from lowrank_jax.models import tensor
 from lowrank_jax.online import tensor_mira
 

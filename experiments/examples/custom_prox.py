@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowrank_jax import loops
-from lowrank_jax.batch import bcpd
+from lowrank_jax.batch.sblr import bcpd
 from lowrank_jax.linalg.penalties import Penalty, elastic_net
 from lowrank_jax.models import logistic
 

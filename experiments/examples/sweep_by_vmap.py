@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from lowrank_jax import data
-from lowrank_jax.online import bol_dense
+from lowrank_jax.online.bol import dense
 
 STEP_SIZES = jnp.geomspace(1e-3, 1e3, 6)
 NUM_SEEDS = 10
@@ -24,13 +24,13 @@ def main() -> None:
     x, y = jnp.asarray(train.x), jnp.asarray(train.y)
 
     def run(step_size, key):
-        learner = bol_dense.learner(step_size=step_size, averaging="dual")
+        learner = dense.learner(step_size=step_size, averaging="dual")
         order = jax.random.permutation(key, x.shape[0])
-        examples = jax.vmap(bol_dense.binary)(x[order], y[order])
+        examples = jax.vmap(dense.binary)(x[order], y[order])
         first = jax.tree.map(lambda part: part[0], examples)
         state = learner.init(key, first)
         state, trace = lax.scan(learner.update, state, examples)
-        params = bol_dense.final_params(state)
+        params = dense.final_params(state)
         right = jnp.sign(jnp.einsum("nst,st->n", jnp.asarray(test.x), params))
         return (right == jnp.asarray(test.y)).mean(), trace.is_mistake.sum()
 

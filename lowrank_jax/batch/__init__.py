@@ -1,33 +1,41 @@
-"""Learners that move by a whole data set at a time, and blockwise descent."""
+"""Learners that move by a whole data set at a time.
 
-from lowrank_jax.batch import (
-    bcd,
-    bcpd,
-    crf,
-    fista,
-    fobos,
-    latent_svm,
-    smoothed,
-    sparse_newton,
-    spectral_moments,
-    stochastic_fobos,
-    streamed,
-    tied_fobos,
-    trigram_crf,
+`sblr` holds the solvers of sparse bilinear logistic regression, `smm` those of the
+spectral max-margin model, `crf` the conditional random field.
+"""
+
+from typing import TYPE_CHECKING
+
+from lowrank_jax import lazy
+
+if TYPE_CHECKING:
+    from lowrank_jax.batch import crf as crf
+    from lowrank_jax.batch.sblr import bcpd as bcpd
+    from lowrank_jax.batch.sblr import fista as fista
+    from lowrank_jax.batch.sblr import sparse_newton as sparse_newton
+    from lowrank_jax.batch.sblr import streamed as streamed
+    from lowrank_jax.batch.smm import fobos as fobos
+    from lowrank_jax.batch.smm import latent_svm as latent_svm
+    from lowrank_jax.batch.smm import moments as moments
+    from lowrank_jax.batch.smm import smoothed as smoothed
+    from lowrank_jax.batch.smm import stochastic as stochastic
+    from lowrank_jax.batch.smm import tied as tied
+    from lowrank_jax.batch.smm import trigram_crf as trigram_crf
+
+__all__, __getattr__, __dir__ = lazy.attach(
+    __name__,
+    {
+        "bcpd": "sblr.bcpd",
+        "crf": "crf",
+        "fista": "sblr.fista",
+        "fobos": "smm.fobos",
+        "latent_svm": "smm.latent_svm",
+        "moments": "smm.moments",
+        "smoothed": "smm.smoothed",
+        "sparse_newton": "sblr.sparse_newton",
+        "stochastic": "smm.stochastic",
+        "streamed": "sblr.streamed",
+        "tied": "smm.tied",
+        "trigram_crf": "smm.trigram_crf",
+    },
 )
-
-__all__ = [
-    "bcd",
-    "bcpd",
-    "crf",
-    "fista",
-    "fobos",
-    "latent_svm",
-    "smoothed",
-    "sparse_newton",
-    "spectral_moments",
-    "stochastic_fobos",
-    "streamed",
-    "tied_fobos",
-    "trigram_crf",
-]

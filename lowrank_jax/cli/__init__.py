@@ -31,8 +31,6 @@ COMMANDS = (
     "rerank",
     "verify",
     "datasets",
-    "reproduce",
-    "bench",
 )
 
 _DESCRIPTION = """\
@@ -106,7 +104,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name in COMMANDS:
-        importlib.import_module(f"lowrank_jax.cli.{name}").add_parser(commands)
+        importlib.import_module(f"lowrank_jax.cli.commands.{name}").add_parser(commands)
     return parser
 
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from lowrank_jax import certify, loops
+from lowrank_jax import loops
+from lowrank_jax.certify import regret
 from lowrank_jax.checks import InputError
 
 if TYPE_CHECKING:
-    from lowrank_jax.cli.training import Job, Outcome
+    from lowrank_jax.estimators.training import Job, Outcome
     from lowrank_jax.features import Encoder
 
 __all__ = ["certificate", "comparator", "line", "prepare", "watch"]
@@ -65,7 +66,7 @@ def comparator(arguments: argparse.Namespace, encoder: "Encoder") -> Any:
     """
     if arguments.certify in (None, "average", "hindsight"):
         return None
-    from lowrank_jax.tagger import Tagger
+    from lowrank_jax.estimators.tagger import Tagger
 
     folder = arguments.certify
     other = Tagger.load(folder)
@@ -101,7 +102,7 @@ def watch(
     kind = _kind(arguments.learner, settings)
 
     def look(state: Any) -> dict[str, Any]:
-        ended = certify.conjugate(state, variant=kind["variant"], rank=kind["rank"])
+        ended = regret.conjugate(state, variant=kind["variant"], rank=kind["rank"])
         assert ended.spectrum is not None
         return {"conjugate": ended.value, "spectrum": ended.spectrum._asdict()}
 
@@ -131,8 +132,8 @@ def certificate(
         loops.pass_order(key, index, job.num_sentences)
         for index in range(len(outcome.traces))
     ]
-    ended = certify.conjugate(outcome.state, variant=kind["variant"], rank=kind["rank"])
-    found = certify.run_certificate(
+    ended = regret.conjugate(outcome.state, variant=kind["variant"], rank=kind["rank"])
+    found = regret.run_certificate(
         outcome.traces,
         orders,
         job.corpus,

@@ -10,7 +10,7 @@ from lowrank_jax.checks import InputError
 
 if TYPE_CHECKING:
     from lowrank_jax.data import Matrices
-    from lowrank_jax.selection import Selection
+    from lowrank_jax.estimators.classifier.selection import Selection
 
 __all__ = ["choose"]
 
@@ -41,7 +41,8 @@ def choose(
     """
     import numpy as np
 
-    from lowrank_jax import classifier, selection
+    from lowrank_jax.estimators import classifier
+    from lowrank_jax.estimators.classifier import selection
 
     assert train.y is not None
     data = classifier.prepare(

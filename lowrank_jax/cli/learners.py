@@ -35,7 +35,7 @@ class Spec(NamedTuple):
       module: with ``learner(**hyperparameters)`` and ``final_params(state)``; a batch
         module also with ``lay_out(sequences)``, from which its ``update`` learns.
       kind: ``"online"`` (one sentence an update), ``"batch"`` (all of them) or
-        ``"words"`` (all of them, as bi-symbols: `cli.train_words`).
+        ``"words"`` (all of them, as bi-symbols: `cli.commands.train_words`).
       model: ``"linear"``, ``"bilinear"`` or ``"hankel"``.
       orders: of features, by default: ``"template"`` or ``"both"``; "" without any.
       title: in a few words.
@@ -79,7 +79,7 @@ LEARNERS: Mapping[str, Spec] = types.MappingProxyType(
             "MIRA, also known as passive-aggressive",
         ),
         "bcd": Spec(
-            "lowrank_jax.batch.bcd",
+            "lowrank_jax.online.bcd",
             "online",
             "bilinear",
             "both",
@@ -95,7 +95,7 @@ LEARNERS: Mapping[str, Spec] = types.MappingProxyType(
             num_passes=100,
         ),
         "smm": Spec(
-            "lowrank_jax.batch.fobos",
+            "lowrank_jax.batch.smm.fobos",
             "words",
             "hankel",
             "",

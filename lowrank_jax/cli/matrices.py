@@ -10,8 +10,8 @@ from lowrank_jax.cli import files
 if TYPE_CHECKING:
     import numpy as np
 
-    from lowrank_jax.classifier import Classifier
     from lowrank_jax.data import Matrices
+    from lowrank_jax.estimators.classifier import Classifier
 
 __all__ = [
     "add_keys",

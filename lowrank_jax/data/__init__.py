@@ -8,7 +8,6 @@ from lowrank_jax.data.bisymbols import (
     encode_words,
     hamming_accuracy,
 )
-from lowrank_jax.data.catalogue import DATASETS, DataFile, Dataset
 from lowrank_jax.data.characters import (
     CHARACTER_CLASSES,
     character_classes,
@@ -18,6 +17,11 @@ from lowrank_jax.data.characters import (
 from lowrank_jax.data.conll import read_conll, write_conll
 from lowrank_jax.data.corpus import Corpus, encode, split_fraction
 from lowrank_jax.data.files import open_text, read_bytes, read_text
+from lowrank_jax.data.list_files import (
+    read_json_lists,
+    read_svmlight_lists,
+    write_json_lists,
+)
 from lowrank_jax.data.lists import (
     Candidates,
     Lists,
@@ -25,24 +29,8 @@ from lowrank_jax.data.lists import (
     drop_shared,
     stream_lists,
 )
-from lowrank_jax.data.matrices import Matrices, read_matrices
-from lowrank_jax.data.nettalk import read_nettalk
-from lowrank_jax.data.padding import add_window, length_buckets, pad_sequences
-from lowrank_jax.data.registry import Status, data_folders, find, verify
-from lowrank_jax.data.rerank import (
-    read_json_lists,
-    read_svmlight_lists,
-    write_json_lists,
-)
-from lowrank_jax.data.reranking_task import RerankingTruth, reranking_task
-from lowrank_jax.data.segmentation import (
-    labels_from_words,
-    read_raw_text,
-    read_segmentation,
-    words_from_labels,
-)
-from lowrank_jax.data.spelling_task import spelling_task
-from lowrank_jax.data.synthetic import (
+from lowrank_jax.data.made.lists import RerankingTruth, reranking_task
+from lowrank_jax.data.made.sentences import (
     BilinearTruth,
     DenseTruth,
     Lexicon,
@@ -50,6 +38,18 @@ from lowrank_jax.data.synthetic import (
     dense_task,
     segmentation_task,
 )
+from lowrank_jax.data.made.words import spelling_task
+from lowrank_jax.data.matrices import Matrices, read_matrices
+from lowrank_jax.data.nettalk import read_nettalk
+from lowrank_jax.data.padding import add_window, length_buckets, pad_sequences
+from lowrank_jax.data.segmentation import (
+    labels_from_words,
+    read_raw_text,
+    read_segmentation,
+    words_from_labels,
+)
+from lowrank_jax.data.sets.catalogue import DATASETS, DataFile, Dataset
+from lowrank_jax.data.sets.registry import Status, data_folders, find, verify
 
 __all__ = [
     "BOUNDARY",

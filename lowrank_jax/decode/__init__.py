@@ -4,6 +4,7 @@ Kernels are written for one sentence, `vmap` outside; functions that end in `_ba
 written on many sentences at once, for speed. `scores` states the conventions.
 """
 
+from lowrank_jax.decode.associative import best_path_parallel
 from lowrank_jax.decode.cost import (
     hamming_cost,
     loss_augmented_path,
@@ -18,14 +19,12 @@ from lowrank_jax.decode.forward_backward import (
     sample_path,
 )
 from lowrank_jax.decode.k_best import Paths, k_best_paths
-from lowrank_jax.decode.lattice import Lattice
 from lowrank_jax.decode.lattice_paths import (
     LatticePaths,
     best_paths,
     paths_to_words,
     smooth_maximum,
 )
-from lowrank_jax.decode.parallel import best_path_parallel
 from lowrank_jax.decode.scaled import (
     BatchMarginals,
     log_partition_batch,
@@ -41,6 +40,7 @@ from lowrank_jax.decode.trigram import (
 )
 from lowrank_jax.decode.viterbi import best_path
 from lowrank_jax.decode.viterbi_batch import best_path_batch
+from lowrank_jax.streams.words import Lattice
 
 __all__ = [
     "BatchMarginals",

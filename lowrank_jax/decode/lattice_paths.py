@@ -19,7 +19,7 @@ from jax import lax
 from jax.scipy.special import logsumexp
 
 from lowrank_jax import checks
-from lowrank_jax.decode.lattice import Lattice
+from lowrank_jax.streams.words import Lattice
 
 __all__ = ["LatticePaths", "best_paths", "paths_to_words", "smooth_maximum"]
 

@@ -11,7 +11,7 @@ there score minus infinity. Lower orders are broadcast over the older symbols. C
 wrong symbols are added to the scores beforehand, as in `factor_scores`.
 
 Written for one word; `vmap` outside. It takes room and time for C^3 entries a position:
-for a whole corpus with lists of many lengths `decode.lattice` reads some thirteen times
+for a whole corpus with lists of many lengths `streams.words` reads some thirteen times
 fewer entries (counted on 15,000 words of NETtalk).
 """
 

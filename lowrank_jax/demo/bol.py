@@ -13,13 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax import certify, data, loops, metrics
+from lowrank_jax import data, loops, metrics
+from lowrank_jax.certify import comparator, regret
 from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.demo import Size
 from lowrank_jax.features import Encoder, num_parameters, read_template, with_orders
 from lowrank_jax.models import bilinear, linear
-from lowrank_jax.online import bol, comparator, mira, perceptron
-from lowrank_jax.theory.regret import AlongRounds, along_rounds
+from lowrank_jax.online import bol, mira, perceptron
+from lowrank_jax.theory.bol.regret import AlongRounds, along_rounds
 from lowrank_jax.types import Learner
 
 __all__ = ["Demo", "Regret", "Result", "run"]
@@ -246,10 +247,10 @@ def _regret(
         for parts in (margins, others, conjugates)
     )
     # Along the way a few power steps estimate it; at the end it is exact.
-    conjugate[-1] = certify.conjugate(run.state, variant=variant).value
+    conjugate[-1] = regret.conjugate(run.state, variant=variant).value
     space = task.train.space
     penalty = float(comparator.penalty(fixed, space, variant=variant))
-    size = certify.best_multiple(other[is_mistake], penalty, 1.0)
+    size = regret.best_multiple(other[is_mistake], penalty, 1.0)
     losses = np.where(is_mistake, np.maximum(1 - size * other, 0), 0)
     with jax.enable_x64(True):
         along = along_rounds(

@@ -5,7 +5,7 @@ from typing import Any
 
 from lowrank_jax.data import words_from_labels
 from lowrank_jax.demo.bol import Demo, Result
-from lowrank_jax.report import BLUE, GREEN, GREY, ORANGE, PURPLE, picture, table
+from lowrank_jax.report.page import BLUE, GREEN, GREY, ORANGE, PURPLE, picture, table
 
 __all__ = ["HEAD", "cells", "cut_sentences", "section"]
 

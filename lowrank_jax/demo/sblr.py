@@ -13,11 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax import classifier, loops
-from lowrank_jax.batch import fista
+from lowrank_jax import loops
+from lowrank_jax.batch.sblr import fista
 from lowrank_jax.demo import Size
+from lowrank_jax.estimators import classifier
 from lowrank_jax.models import logistic, matrix_logit
-from lowrank_jax.report import BLUE, ORANGE, picture, table
+from lowrank_jax.report.page import BLUE, ORANGE, picture, table
 
 __all__ = ["HEAD", "Demo", "Result", "cells", "run", "section"]
 

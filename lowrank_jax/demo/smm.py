@@ -1,6 +1,6 @@
 """Words: spectral max-margin tagging beside other penalties.
 
-The words are made by a hidden automaton of few states (`data.spelling_task`): a letter
+The words are made by a hidden automaton of few states (`data.made.words`): a letter
 sounds differently in each state, and the letters about it tell which.
 """
 
@@ -12,13 +12,13 @@ import jax
 import numpy as np
 
 from lowrank_jax import loops, metrics
-from lowrank_jax.batch import fobos
+from lowrank_jax.batch.smm import fobos
 from lowrank_jax.data.bisymbols import alphabet_of, encode_words
 from lowrank_jax.data.corpus import Corpus
-from lowrank_jax.data.spelling_task import spelling_task
+from lowrank_jax.data.made.words import spelling_task
 from lowrank_jax.demo import Size
-from lowrank_jax.report import BLUE, GREY, ORANGE, picture, table
-from lowrank_jax.word_tagger import WordTagger
+from lowrank_jax.estimators.speller import WordTagger
+from lowrank_jax.report.page import BLUE, GREY, ORANGE, picture, table
 
 __all__ = ["HEAD", "Demo", "Result", "cells", "run", "section"]
 

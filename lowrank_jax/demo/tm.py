@@ -1,7 +1,7 @@
 """Lists: Tensor-MIRA beside MIRA and the perceptron.
 
 A feature is a pair of properties, and its true weight a product of one number for each
-of the two (`data.reranking_task`): laid out as a table the weights have rank 1.
+of the two (`data.made.lists`): laid out as a table the weights have rank 1.
 """
 
 import functools
@@ -13,12 +13,12 @@ import numpy as np
 
 from lowrank_jax import reranker
 from lowrank_jax.data import lists
-from lowrank_jax.data.reranking_task import reranking_task
+from lowrank_jax.data.made.lists import reranking_task
 from lowrank_jax.demo import Size
 from lowrank_jax.models import candidates, tensor
 from lowrank_jax.models.tensor import Shape
 from lowrank_jax.online import rerank, tensor_mira
-from lowrank_jax.report import BLUE, GREEN, GREY, ORANGE, picture, table
+from lowrank_jax.report.page import BLUE, GREEN, GREY, ORANGE, picture, table
 from lowrank_jax.types import Learner
 
 __all__ = ["HEAD", "Demo", "Result", "cells", "run", "section"]

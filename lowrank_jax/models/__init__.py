@@ -1,31 +1,25 @@
 """Parameters to scores."""
 
-from lowrank_jax.models import (
-    bilinear,
-    bilinear_logit,
-    candidates,
-    hankel,
-    linear,
-    lipschitz,
-    logistic,
-    matrix_logit,
-    operators,
-    subpatterns,
-    tensor,
-    windows,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "bilinear",
-    "bilinear_logit",
-    "candidates",
-    "hankel",
-    "linear",
-    "lipschitz",
-    "logistic",
-    "matrix_logit",
-    "operators",
-    "subpatterns",
-    "tensor",
-    "windows",
-]
+from lowrank_jax import lazy
+
+if TYPE_CHECKING:
+    from lowrank_jax.models import bilinear as bilinear
+    from lowrank_jax.models import bilinear_logit as bilinear_logit
+    from lowrank_jax.models import candidates as candidates
+    from lowrank_jax.models import hankel as hankel
+    from lowrank_jax.models import linear as linear
+    from lowrank_jax.models import lipschitz as lipschitz
+    from lowrank_jax.models import logistic as logistic
+    from lowrank_jax.models import matrix_logit as matrix_logit
+    from lowrank_jax.models import operators as operators
+    from lowrank_jax.models import subpatterns as subpatterns
+    from lowrank_jax.models import tensor as tensor
+
+_MODULES = (
+    "bilinear bilinear_logit candidates hankel linear lipschitz logistic matrix_logit "
+    "operators subpatterns tensor"
+).split()
+
+__all__, __getattr__, __dir__ = lazy.attach(__name__, {name: name for name in _MODULES})

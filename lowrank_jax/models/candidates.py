@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax.data.lists import FEATURES, ROWS, Candidates
-from lowrank_jax.linalg.read import read
+from lowrank_jax.linalg.gather import read
 
 __all__ = [
     "Pair",

@@ -19,8 +19,8 @@ score                   matrices                               made by
 With one symbol as suffix (``unfolding="last"``) the rank of the trigram matrix is that
 of (ab|c); ``"first"`` penalises (a|bc) instead, and ``"both"`` takes the sum of two
 tables, each with its own matrix: the latent form, whose penalty of the sum is the
-infimal convolution of the two norms (`batch.spectral` has the overlapped form, both
-norms of one table). The number of states of a weighted automaton for F
+infimal convolution of the two norms (`batch.smm.penalties` has the overlapped form,
+both norms of one table). The number of states of a weighted automaton for F
 lies between the larger of the two ranks and their sum plus 2 (DR-M3).
 
 `order` is the number of symbols, and :math:`F_{[k]}` runs over orders 1..k (errata).

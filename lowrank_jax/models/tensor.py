@@ -23,7 +23,7 @@ import numpy as np
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.lists import Candidates
-from lowrank_jax.linalg.read import read
+from lowrank_jax.linalg.gather import read
 from lowrank_jax.models import candidates
 
 __all__ = [

@@ -1,21 +1,29 @@
 """Learners that move by one example at a time."""
 
-from lowrank_jax.online import (
-    bol,
-    bol_dense,
-    mira,
-    perceptron,
-    rerank,
-    tensor_mira,
-    trigram_perceptron,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "bol",
-    "bol_dense",
-    "mira",
-    "perceptron",
-    "rerank",
-    "tensor_mira",
-    "trigram_perceptron",
-]
+from lowrank_jax import lazy
+
+if TYPE_CHECKING:
+    from lowrank_jax.online import bcd as bcd
+    from lowrank_jax.online import bol as bol
+    from lowrank_jax.online import mira as mira
+    from lowrank_jax.online import perceptron as perceptron
+    from lowrank_jax.online import rerank as rerank
+    from lowrank_jax.online import tensor_mira as tensor_mira
+    from lowrank_jax.online import trigram_perceptron as trigram_perceptron
+    from lowrank_jax.online.bol import dense as bol_dense  # noqa: F401
+
+__all__, __getattr__, __dir__ = lazy.attach(
+    __name__,
+    {
+        "bcd": "bcd",
+        "bol": "bol",
+        "bol_dense": "bol.dense",
+        "mira": "mira",
+        "perceptron": "perceptron",
+        "rerank": "rerank",
+        "tensor_mira": "tensor_mira",
+        "trigram_perceptron": "trigram_perceptron",
+    },
+)

@@ -37,7 +37,7 @@ from jax import lax
 
 from lowrank_jax import checks
 from lowrank_jax.data.lists import Candidates
-from lowrank_jax.linalg.read import read
+from lowrank_jax.linalg.gather import read
 from lowrank_jax.models import candidates, tensor
 from lowrank_jax.models.tensor import Params, Shape
 from lowrank_jax.types import Learner

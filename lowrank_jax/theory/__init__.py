@@ -1,59 +1,41 @@
 """From the trace of a run, or from arrays, to a certificate.
 
 One function for each statement of the four papers, by its id; `docs/theory.md` lists
-them all. BOL: `spectral`, `singular_pairs`, `block_spectral`, `curvature`,
-`smoothness`, `regret`, `duality`, `margin`. SBLR: `lipschitz`, `descent`, `rates`,
-`landscape`, `bilinear`. SMM: `hankel`, `fobos`. TM: `tensor`, `passive_aggressive`.
+them all. One folder for each paper: `bol`, `sblr`, `smm`, `tm`.
 """
 
-from lowrank_jax.theory import (
-    bilinear,
-    block_spectral,
-    curvature,
-    descent,
-    duality,
-    fobos,
-    hankel,
-    landscape,
-    lipschitz,
-    margin,
-    passive_aggressive,
-    rates,
-    regret,
-    singular_pairs,
-    smoothness,
-    spectral,
-    tensor,
-)
-from lowrank_jax.theory.certificate import Certificate, at_most, equal, ratio
-from lowrank_jax.theory.descent import fista_certificate
-from lowrank_jax.theory.duality import BestStep, best_step_size
-from lowrank_jax.theory.regret import regret_certificate
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "BestStep",
-    "Certificate",
-    "at_most",
-    "best_step_size",
-    "bilinear",
-    "block_spectral",
-    "curvature",
-    "descent",
-    "duality",
-    "equal",
-    "fista_certificate",
-    "fobos",
-    "hankel",
-    "landscape",
-    "lipschitz",
-    "margin",
-    "passive_aggressive",
-    "rates",
-    "ratio",
-    "regret",
-    "regret_certificate",
-    "singular_pairs",
-    "smoothness",
-    "spectral",
-    "tensor",
-]
+from lowrank_jax import lazy
+
+if TYPE_CHECKING:
+    from lowrank_jax.theory import bol as bol
+    from lowrank_jax.theory import sblr as sblr
+    from lowrank_jax.theory import smm as smm
+    from lowrank_jax.theory import tm as tm
+    from lowrank_jax.theory.bol.duality import BestStep as BestStep
+    from lowrank_jax.theory.bol.duality import best_step_size as best_step_size
+    from lowrank_jax.theory.bol.regret import regret_certificate as regret_certificate
+    from lowrank_jax.theory.certificate import Certificate as Certificate
+    from lowrank_jax.theory.certificate import at_most as at_most
+    from lowrank_jax.theory.certificate import equal as equal
+    from lowrank_jax.theory.certificate import ratio as ratio
+    from lowrank_jax.theory.sblr.descent import fista_certificate as fista_certificate
+
+__all__, __getattr__, __dir__ = lazy.attach(
+    __name__,
+    {
+        "BestStep": "bol.duality:BestStep",
+        "Certificate": "certificate:Certificate",
+        "at_most": "certificate:at_most",
+        "best_step_size": "bol.duality:best_step_size",
+        "bol": "bol",
+        "equal": "certificate:equal",
+        "fista_certificate": "sblr.descent:fista_certificate",
+        "ratio": "certificate:ratio",
+        "regret_certificate": "bol.regret:regret_certificate",
+        "sblr": "sblr",
+        "smm": "smm",
+        "tm": "tm",
+    },
+)

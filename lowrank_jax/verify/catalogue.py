@@ -7,7 +7,13 @@ from lowrank_jax.verify.statement import Statement
 __all__ = ["PARTS", "part", "statements"]
 
 #: Modules of this package that hold statements; each shares runs among its own.
-PARTS = ("bol_geometry", "bol_regret", "sblr", "smm", "tm")
+PARTS = (
+    "bol.geometry",
+    "bol.regret",
+    "sblr.statements",
+    "smm.hankel",
+    "tm.construction",
+)
 
 
 def part(name: str) -> tuple[Statement, ...]:

@@ -14,18 +14,21 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from lowrank_jax import loops, reranker, theory
-from lowrank_jax.batch import bcpd, fobos
-from lowrank_jax.data import lists, synthetic
+from lowrank_jax.batch.sblr import bcpd
+from lowrank_jax.batch.smm import fobos
+from lowrank_jax.data import lists
 from lowrank_jax.data.bisymbols import alphabet_of, encode_words
-from lowrank_jax.data.reranking_task import reranking_task
-from lowrank_jax.data.spelling_task import spelling_task
-from lowrank_jax.decode.lattice import Lattice
+from lowrank_jax.data.made import sentences
+from lowrank_jax.data.made.lists import reranking_task
+from lowrank_jax.data.made.words import spelling_task
 from lowrank_jax.linalg import penalties
 from lowrank_jax.models import bilinear, logistic
 from lowrank_jax.models.tensor import Shape
-from lowrank_jax.online import bol, bol_dense, perceptron, tensor_mira
-from lowrank_jax.theory.bilinear import fixed_sweep
-from lowrank_jax.theory.regret import AlongRounds, along_rounds, segment_ratio
+from lowrank_jax.online import bol, perceptron, tensor_mira
+from lowrank_jax.online.bol import dense
+from lowrank_jax.streams.words import Lattice
+from lowrank_jax.theory.bol.regret import AlongRounds, along_rounds, segment_ratio
+from lowrank_jax.theory.sblr.limits import fixed_sweep
 from lowrank_jax.types import Learner
 
 __all__ = [
@@ -119,19 +122,19 @@ def _jit(function: Callable) -> Callable:
 
 def regrets(seed: int = 0, *, num_rounds: int = 250) -> AlongRounds:
     """Run mirror descent on dense matrices: regret against the planted weights."""
-    train, _, truth = synthetic.dense_task(
+    train, _, truth = sentences.dense_task(
         num_rounds, 1, seed=seed, shape=(6, 5), noise=0.1, dtype=np.float64
     )
-    learner = bol_dense.learner()
+    learner = dense.learner()
 
-    def one(state: bol_dense.State, example: bol_dense.Choice) -> tuple:
+    def one(state: dense.State, example: dense.Choice) -> tuple:
         after, info = learner.update(state, example)
         push = after.theta - state.theta
         return after, (info, push, segment_ratio(state.theta, push, num_cells=48))
 
     @_jit
     def program(x: jax.Array, y: jax.Array, planted: jax.Array) -> AlongRounds:
-        examples = jax.vmap(bol_dense.binary)(x, y)
+        examples = jax.vmap(dense.binary)(x, y)
         first = jax.tree.map(lambda part: part[0], examples)
         state = learner.init(jax.random.key(0), first)
         trace: tuple
@@ -165,7 +168,7 @@ def duals(
     seed: int = 0, *, names: Sequence[str] = LEARNERS, num_passes: int = 5
 ) -> dict[str, Duals]:
     """Run sequence learners: their dual, its spectrum and the blocks they use."""
-    train, _, _ = synthetic.bilinear_task(80, 1, seed=seed)
+    train, _, _ = sentences.bilinear_task(80, 1, seed=seed)
     rng = np.random.default_rng(seed)
     order = np.concatenate(
         [rng.permutation(train.num_sentences) for _ in range(num_passes)]
@@ -227,7 +230,7 @@ def _watched(name: str, num_labels: int) -> Learner:
 
 def descent(seed: int = 0, *, num_sweeps: int = 1500) -> Descent:
     """Run Algorithm 2 to its end, and predict the rate at which it came there."""
-    train, _, _ = synthetic.dense_task(
+    train, _, _ = sentences.dense_task(
         60, 1, seed=seed, shape=(8, 6), perturbation=0.3, noise=0.1, dtype=np.float64
     )
     penalty = penalties.elastic_net(l1=0.01, l2=0.05)

@@ -14,7 +14,7 @@ import pytest
 from lowrank_jax import data
 from lowrank_jax.cli import main
 from lowrank_jax.demo import bol
-from lowrank_jax.theory.regret import AlongRounds
+from lowrank_jax.theory.bol.regret import AlongRounds
 from lowrank_jax.verify import curves
 
 

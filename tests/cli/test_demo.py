@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.cli import demo, main
+from lowrank_jax.cli import main
+from lowrank_jax.cli.commands import demo
 from lowrank_jax.demo import SMALL, bol_section, sblr
 
 

@@ -8,9 +8,10 @@ import shutil
 import numpy as np
 import pytest
 
-from lowrank_jax import selection
 from lowrank_jax.checks import InputError
-from lowrank_jax.cli import main, matrix_plots
+from lowrank_jax.cli import main
+from lowrank_jax.estimators.classifier import selection
+from lowrank_jax.report import classifier
 from tests.cli.conftest import listing
 from tests.cli.test_bad_input import refused
 
@@ -138,7 +139,7 @@ def test_cross_validation_chooses_reports_and_draws_a_path(
     cli, folder, tmp_path, monkeypatch
 ):
     for name in ("patterns", "convergence"):  # drawn in other tests
-        monkeypatch.setattr(matrix_plots, name, lambda *_, **__: b"")
+        monkeypatch.setattr(classifier, name, lambda *_, **__: b"")
     done = cli(
         *("fit", folder / "one.npz", "--cv", "2", "--rank", "1", "--json", "-"),
         *("--model", tmp_path / "m", *SET, "nu1=0.001", "nu2=0"),

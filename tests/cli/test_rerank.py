@@ -7,11 +7,12 @@ import shutil
 import numpy as np
 import pytest
 
-from lowrank_jax import model_folder
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli import main
-from lowrank_jax.data import read_json_lists, reranking_task, write_json_lists
-from lowrank_jax.rerank_model import RerankModel
+from lowrank_jax.data import read_json_lists, write_json_lists
+from lowrank_jax.data.made import lists as reranking_task
+from lowrank_jax.estimators.reranker import RerankModel
+from lowrank_jax.store import folder as model_folder
 from tests.cli.conftest import listing
 from tests.cli.test_bad_input import refused
 

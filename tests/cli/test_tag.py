@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lowrank_jax import data
-from lowrank_jax.tagger import Tagger
+from lowrank_jax.estimators.tagger import Tagger
 from tests.cli.conftest import command
 
 

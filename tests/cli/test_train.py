@@ -7,10 +7,10 @@ import types
 import numpy as np
 import pytest
 
-from lowrank_jax import checkpoint
-from lowrank_jax.cli import training
+from lowrank_jax.estimators import training
+from lowrank_jax.estimators.tagger import Tagger
 from lowrank_jax.models import bilinear
-from lowrank_jax.tagger import Tagger
+from lowrank_jax.store import checkpoint
 from tests.cli.conftest import command, listing
 
 NAMES = {

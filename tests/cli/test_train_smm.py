@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from lowrank_jax import data
-from lowrank_jax.cli import main, training
-from lowrank_jax.word_tagger import WordTagger
+from lowrank_jax.cli import main
+from lowrank_jax.estimators import training
+from lowrank_jax.estimators.speller import WordTagger
 from tests.cli.conftest import listing
 from tests.cli.test_bad_input import refused
 from tests.cli.test_train import NAMES

@@ -10,8 +10,8 @@ import pytest
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.data import lists as data
-from lowrank_jax.data import reranking_task
 from lowrank_jax.data.lists import Lists
+from lowrank_jax.data.made import lists as reranking_task
 from lowrank_jax.models import candidates as model
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.decode import lattice as lattices
 from lowrank_jax.decode import lattice_paths
 from lowrank_jax.decode.trigram import (
     best_path_trigram,
@@ -17,6 +16,7 @@ from lowrank_jax.decode.trigram import (
     log_partition_trigram,
     marginals_trigram,
 )
+from lowrank_jax.streams import words as lattices
 
 # Four letters with 1, 3, 2, 4 candidates after the boundary: ids 1, 2-4, 5-6, 7-10.
 COUNTS = np.array([1, 1, 3, 2, 4], np.int32)

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 from lowrank_jax import loops
-from lowrank_jax.batch import bcd
-from lowrank_jax.online import bol, mira, perceptron
+from lowrank_jax.online import bcd, bol, mira, perceptron
 from lowrank_jax.types import Space
 
 NUM_FEATURES = 40_000  # a number that no other axis has

@@ -11,8 +11,9 @@ import pytest
 
 from lowrank_jax import reranker
 from lowrank_jax.checks import InputError
-from lowrank_jax.data import drop_shared, reranking_task, stream_lists
+from lowrank_jax.data import drop_shared, stream_lists
 from lowrank_jax.data import lists as data
+from lowrank_jax.data.made import lists as reranking_task
 from lowrank_jax.models.tensor import Shape, mode_sizes
 from lowrank_jax.online import rerank, tensor_mira
 

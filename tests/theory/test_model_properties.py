@@ -15,8 +15,10 @@ from lowrank_jax.features import mapping
 from lowrank_jax.models import operators
 from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.models.logistic import Labelled
-from lowrank_jax.theory import bilinear, hankel, lipschitz, passive_aggressive, tensor
-from tests.theory.test_spectral_properties import (
+from lowrank_jax.theory.sblr import limits, lipschitz
+from lowrank_jax.theory.smm import states
+from lowrank_jax.theory.tm import construction, steps
+from tests.theory.bol.test_spectral_properties import (
     KINDS,
     matrix,
     often,
@@ -65,7 +67,7 @@ def test_the_global_certificate_tells_minima_from_other_stationary_points(
         for i, j in ((0, 1), (1, 2))
     ]
     labelled = Labelled(x, np.array([[1.0], [0.0]]), np.full(2, 0.5))
-    found, strict = watched(bilinear.global_certificate)(pairs[0], labelled, *strengths)
+    found, strict = watched(limits.global_certificate)(pairs[0], labelled, *strengths)
     least = objective(pairs[0], x, strengths)
     assert bool(found.is_stationary)
     assert bool(found.is_global) == bool(found.certificate.holds) == (second <= 1)
@@ -126,7 +128,7 @@ def test_numbers_fit_a_table_just_where_their_outer_products_agree(seed, power, 
         rows, columns = np.ones(2), np.ones(2)
     rows = rows * 10.0 ** (power if kind != "near one" else 0)
     numbers = rng.permutation(np.outer(rows, columns).ravel())
-    check = watched(tensor.arrangement_certificate, sizes=(2, 2))
+    check = watched(construction.arrangement_certificate, sizes=(2, 2))
     sound(check(numbers, orders)[0])
     # With the largest number larger still, all ways to pair them differ.
     numbers[numbers.argmax()] *= 1.05
@@ -136,7 +138,7 @@ def test_numbers_fit_a_table_just_where_their_outer_products_agree(seed, power, 
 @often
 @hypothesis.given(st.lists(st.integers(-2, 13), min_size=5, max_size=5))
 def test_a_mapping_is_counted_by_the_cells_it_reaches(place):
-    check = watched(tensor.mapping_certificate, num_cells=12)
+    check = watched(construction.mapping_certificate, num_cells=12)
     found, _ = check(np.array(place))
     inside = {cell for cell in place if 0 <= cell < 12}
     assert float(found.observed) == len(inside) and float(found.bound) == 5
@@ -161,10 +163,10 @@ def test_mappings_reach_each_cell_once_and_sorted_weights_hold_more(seed, power,
         mapping.surrogate_mapping(weights, sizes),
     )
     for place in places:
-        sound(watched(tensor.mapping_certificate, num_cells=400)(place)[0])
+        sound(watched(construction.mapping_certificate, num_cells=400)(place)[0])
     tables = [mapping.mapped(weights, place, sizes) for place in places]
     energies = np.array([mapping.rank_one_energy(table, 10) for table in tables])
-    check = watched(tensor.energy_certificate)
+    check = watched(construction.energy_certificate)
     sound(check(*energies)[0])
     found, strict = check(energies[1], energies[1])
     sound(found)
@@ -226,7 +228,7 @@ def test_the_objective_never_rises_under_block_descent(seed, power, kind, size):
     given = drawn_round(seed, power, kind)
     limit = 10.0 ** (size + 2 * power)  # as TM-Eq3 scales
     _, _, values, scale = sweep(*given, limit, "bcd")
-    check = watched(passive_aggressive.objective_certificate)
+    check = watched(steps.objective_certificate)
     sound(check(values, np.full(4, scale))[0])
     level = np.full(5, values[0])
     found, strict = check(level, np.zeros(4))
@@ -243,7 +245,7 @@ def test_an_unclipped_first_step_leaves_the_rest_of_the_round_alone(
     vectors, difference, cost = drawn_round(seed, power, kind)
     limit = 10.0 ** (-5 if is_small else 30)
     after, clipped, _, _ = sweep(vectors, difference, cost, limit, "paper")
-    check = watched(passive_aggressive.only_first_certificate)
+    check = watched(steps.only_first_certificate)
     found, strict = check(vectors, after, clipped[0])
     sound(found)
     if not clipped[0]:
@@ -264,7 +266,7 @@ def test_equal_components_stay_equal_under_clipped_steps(
     limit = 10.0 ** (size + power * (2 if is_exact else 1))
     step = "exact" if is_exact else "paper"
     after, clipped, _, _ = sweep(vectors, difference, cost, limit, step)
-    check = watched(passive_aggressive.components_certificate)
+    check = watched(steps.components_certificate)
     found, strict = check(after, clipped.all())
     sound(found)
     if clipped.all():
@@ -274,12 +276,12 @@ def test_equal_components_stay_equal_under_clipped_steps(
 
 
 def realised(table):
-    return hankel.realisation_certificate(table, (2, 2))
+    return states.realisation_certificate(table, (2, 2))
 
 
 def states_of(alpha, beta, matrices, num_states):
     model = operators.Operators(alpha, beta, matrices)
-    return hankel.states_certificate(operators.trigram_table(model), num_states)
+    return states.states_certificate(operators.trigram_table(model), num_states)
 
 
 @often
@@ -296,13 +298,13 @@ def test_unfoldings_tell_states_and_realisations_give_the_tensor(
         table = np.zeros((3, 3, 3))
         table[:2, 0, :2] = np.eye(2)
     table = table * (0 if is_zero else 10.0**power)
-    found, strict = watched(hankel.unfolding_certificate)(table)
+    found, strict = watched(states.unfolding_certificate)(table)
     ranks = (0, 0) if is_zero else (r1, r2)
     assert (float(found.observed), float(found.bound)) == (max(ranks), ranks[1])
     assert bool(found.holds) == (ranks[0] <= ranks[1])
     if not is_zero:
         refused(strict)
-    found, strict = watched(realised, hankel)(table)
+    found, strict = watched(realised, states)(table)
     assert bool(found.holds) == (max(ranks) <= 2)
     if not is_zero:
         refused(strict)
@@ -320,7 +322,7 @@ def test_no_trigrams_of_a_model_need_more_than_its_states(
     matrices = 10.0**one * sizes * rng.normal(size=(3, 2, 2))
     matrices = matrices * np.outer(is_state, is_state)
     alpha = alpha * (not is_zero)
-    check = watched(states_of, hankel)
+    check = watched(states_of, states)
     found, strict = check(alpha, beta, matrices, float(num_states))
     sound(found)
     if not is_zero and abs(two) < 4:

@@ -1,0 +1,102 @@
+"""`bench certify`: what a certificate adds to the training of BOL on CoNLL-2000.
+
+The same training without and with recorded predictions, in turn; the certificate at the
+end (exact singular values of all touched blocks, the comparator's losses on all rounds)
+is added to the second. Its programs are compiled before.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from lowrank_jax import data, features, loops, online
+from lowrank_jax.certify import regret
+
+__all__ = ["run"]
+
+NUM_PASSES = 10
+NUM_REPEATS = 3
+
+
+def run(
+    data_dir: Path | str | None = None, say: Callable[[str], None] = print
+) -> dict[str, Any]:
+    """Measure, and say each figure as it comes.
+
+    Args:
+      data_dir: where the corpora are; see `data.find`.
+      say: takes one line of text.
+    """
+    corpus = data.read_conll(data.find("conll2000/train.txt.xz", data_dir))
+    template = features.with_orders(features.read_template("chunking"), "both")
+    _, sequences = features.Encoder.fit_transform(corpus, template)
+    stream = loops.stream(sequences)
+    plain, certified, ends = [], [], []
+    final = jax.jit(online.bol.final_params)
+    for repeat in range(NUM_REPEATS):
+        plain.append(_train(stream, ()).seconds)
+        say(f"training, plain                    {plain[-1]:8.2f} s")
+        trained = _train(stream, ("predicted",))
+        certified.append(trained.seconds)
+        say(f"training, predictions recorded     {certified[-1]:8.2f} s")
+        params = jax.block_until_ready(final(trained.state))
+        if repeat == 0:
+            _certificate(trained, stream, params)  # compiles
+        began = time.perf_counter()
+        found = _certificate(trained, stream, params)
+        ends.append(time.perf_counter() - began)
+        say(f"certificate                        {ends[-1]:8.2f} s")
+        del trained
+    base = float(np.median(plain))
+    total = float(np.median(certified)) + float(np.median(ends))
+    say(f"share of the training time         {total / base - 1:8.1%}")
+    return {
+        "device": jax.devices()[0].device_kind,
+        "num_cores": os.cpu_count(),
+        "passes": NUM_PASSES,
+        "repeats": NUM_REPEATS,
+        "plain_seconds": base,
+        "certified_seconds": float(np.median(certified)),
+        "certificate_seconds": float(np.median(ends)),
+        "share": total / base - 1,
+        "all_seconds": {"plain": plain, "certified": certified, "certificate": ends},
+        "certificate": found,
+    }
+
+
+class _Trained(NamedTuple):
+    state: Any
+    traces: list[Any]
+    seconds: float
+
+
+def _train(stream: loops.Stream, record: tuple[str, ...]) -> _Trained:
+    learner = online.bol.learner(record=record)
+    seconds, traces = 0.0, []
+    for done in loops.passes(
+        learner, stream, key=jax.random.key(0), num_passes=NUM_PASSES
+    ):
+        seconds += done.seconds
+        traces.append(done.trace)
+    return _Trained(done.state, traces, seconds)
+
+
+def _certificate(
+    trained: _Trained, stream: loops.Stream, params: Any
+) -> dict[str, Any]:
+    num_sentences = stream.starts.shape[0]
+    orders = [
+        loops.pass_order(jax.random.key(0), index, num_sentences)
+        for index in range(NUM_PASSES)
+    ]
+    ended = regret.conjugate(trained.state, variant="block")
+    found = regret.run_certificate(
+        trained.traces, orders, stream, params, ended, variant="block"
+    )
+    assert found.spectrum is not None
+    return found._asdict() | {"spectrum": found.spectrum._asdict()}

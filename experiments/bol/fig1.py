@@ -1,0 +1,140 @@
+"""BOL-E1, Figure 1: word F1 against the share of the training sentences.
+
+The official training files of SIGHAN-2005 are not obtainable as a whole. Shares of PFR
+1998-01 stand in for those of pku, tested on the pku test; beside them a tenth of the
+official pku file itself, which is. Nine character templates with full-width forms
+written half-width, twenty passes. Learners without averaging and first-order features
+alone are the paper's; the other two have 0-order features and averages beside.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from experiments.bol import table1, tagging
+from experiments.bol.tagging import Method
+from lowrank_jax import data, online
+
+__all__ = ["plot", "run", "table"]
+
+SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+#: Mean F1 of bol, bcd and sp on pku, read off the paper's Figure 1.
+PAPER = (89.7, 92.0, 92.7, 93.2, 93.5, 93.8, 94.0, 94.1, 94.4, 94.4)
+TEMPLATE = "segmentation-folded"
+OFFICIAL = "a tenth of the official pku file"
+
+
+def methods() -> list[Method]:
+    """Return the learners, those of the paper first."""
+    bol, sp = online.bol, online.perceptron
+    none = {"averaging": "none"}
+    return [
+        Method("sp, last iterate, first order", sp, none, "first", False),
+        Method("BOL block, last iterate, first order", bol, none, "first", True),
+        Method("sp, averaged, first and 0-order", sp, {}, "both", False),
+        Method("BOL block, dual averaging, first and 0-order", bol, {}, "both", True),
+    ]
+
+
+def run(
+    scale: str,
+    data_dir: Path | str | None,
+    say: Callable[[str], None],
+    keep: Callable[[dict[str, Any]], None] = lambda result: None,
+) -> dict[str, Any]:
+    """Train and score all methods on all shares.
+
+    Args:
+      scale: ``"small"`` (two shares, three passes) or ``"full"``.
+      data_dir: where the corpora are.
+      say: takes one line of progress.
+      keep: is given the result so far after each share.
+    """
+    whole = data.read_segmentation(
+        data.find("pfr199801/199801_tagged.txt.xz", data_dir), tagged=True
+    )
+    official = data.read_segmentation(
+        data.find("sighan2005/pku_training_subset10pct.utf8.xz", data_dir), tagged=False
+    )
+    test = data.read_segmentation(
+        data.find("sighan2005/pku_test_gold.utf8.xz", data_dir), tagged=False
+    )
+    is_full = scale == "full"
+    num_passes = 20 if is_full else 3
+    result: dict[str, Any] = {
+        "experiment": "bol-fig1",
+        "scale": scale,
+        "passes": num_passes,
+        "seeds": 1,
+        "train": "PFR 1998-01 (stand-in for SIGHAN-2005 pku training)",
+        "test": "SIGHAN-2005 pku test",
+        "rows": [],
+    }
+    parts = [(OFFICIAL, official, PAPER[0])]
+    for share in SHARES if is_full else SHARES[:2]:
+        part = data.split_fraction(whole, share, 0)
+        parts.append((f"{share:.1f}", part, PAPER[SHARES.index(share)]))
+    for name, train, paper in parts:
+        task = tagging.make_task(train, test, TEMPLATE, table1.score)
+        row: dict[str, Any] = {
+            "share": name,
+            "num_sentences": train.num_sentences,
+            "paper": paper,
+            "f1": {},
+        }
+        for method in methods():
+            (found,) = tagging.fit(method, task, num_seeds=1, num_passes=num_passes)
+            row["f1"][method.name] = found.f1
+        result["rows"].append(row)
+        f1 = ", ".join(f"{method} {value:.2f}" for method, value in row["f1"].items())
+        say(f"share {name}: {f1}")
+        keep(result)
+    return result
+
+
+def table(result: dict[str, Any]) -> str:
+    """Write the result as Markdown."""
+    names = [method.name for method in methods()]
+    lines = [
+        f"Word F1 on the {result['test']} after {result['passes']} passes, one seed. "
+        "Shares of PFR 1998-01 stand in for shares of the official pku file; the "
+        "paper's column is the mean of its three online methods on the latter.\n",
+        "| share | sentences | " + " | ".join(names) + " | paper |",
+        "|---|---|" + "---|" * (len(names) + 1),
+    ]
+    for row in result["rows"]:
+        cells = [f"{row['f1'][name]:.2f}" for name in names]
+        lines.append(
+            f"| {row['share']} | {row['num_sentences']:,} | {' | '.join(cells)} "
+            f"| {row['paper']:.1f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def plot(result: dict[str, Any], path: Path) -> None:
+    """Draw F1 against the share."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6.8, 4.4), layout="constrained")
+    rows = [row for row in result["rows"] if row["share"] != OFFICIAL]
+    (official,) = (row for row in result["rows"] if row["share"] == OFFICIAL)
+    shares = [float(row["share"]) for row in rows]
+    for i, method in enumerate(methods()):
+        f1 = [row["f1"][method.name] for row in rows]
+        axes.plot(shares, f1, marker="os^v"[i], color=f"C{i}", label=method.name)
+        axes.plot([0.1], [official["f1"][method.name]], "x", color=f"C{i}")
+    axes.plot([], [], "x", color="0.3", label=OFFICIAL)
+    paper = [row["paper"] for row in rows]
+    axes.plot(
+        shares, paper, "--", color="0.5", label="paper, pku: mean of bol, bcd, sp"
+    )
+    axes.set_xlabel("share of the training sentences")
+    axes.set_ylabel("word F1 on the pku test (%)")
+    axes.set_title("Word segmentation (BOL Figure 1)", loc="left")
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)

@@ -1,0 +1,127 @@
+"""Train a tagger, score it, and say how long it took: shared by the BOL experiments."""
+
+import dataclasses
+import time
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import jax
+import numpy as np
+
+from lowrank_jax import data, features, loops, models, online
+from lowrank_jax.types import Sequences
+
+__all__ = ["Method", "Scored", "Task", "fit", "make_task", "summary"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """A learner with its settings.
+
+    Attributes:
+      name: in the table.
+      module: of `online`, or one that trains like them.
+      settings: keyword arguments of its `learner`; the blocks of `online.bcd` are one
+        pass unless they say otherwise.
+      orders: of the features: ``"template"``, ``"zero"``, ``"first"`` or ``"both"``.
+      is_bilinear: whether its parameters are `models.bilinear`.
+      paper: the figure of the paper, if it has one.
+    """
+
+    name: str
+    module: ModuleType
+    settings: dict[str, Any]
+    orders: str
+    is_bilinear: bool
+    paper: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """Training and test data, compiled once for all methods of one template."""
+
+    encoder: features.Encoder
+    template: features.Template
+    train: Sequences
+    test: Sequences
+    gold: data.Corpus
+    score: Callable[[np.ndarray, data.Corpus], float]
+
+
+def make_task(
+    train: data.Corpus,
+    test: data.Corpus,
+    template_name: str,
+    score: Callable[[np.ndarray, data.Corpus], float],
+) -> Task:
+    """Compile the features of a corpus pair; `score` takes labels and the test."""
+    template = features.read_template(template_name)
+    encoder, sequences = features.Encoder.fit_transform(train, template)
+    ids = encoder.transform(test, unseen_label="ignore")
+    return Task(encoder, template, sequences, ids, test, score)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scored:
+    """One run."""
+
+    seed: int
+    f1: float
+    train_seconds: float
+    compile_seconds: float
+    mistakes: list[int]
+
+
+def fit(method: Method, task: Task, *, num_seeds: int, num_passes: int) -> list[Scored]:
+    """Train by passes and score the final model on the test, once a seed."""
+    template = features.with_orders(task.template, method.orders)
+    space = dataclasses.replace(
+        task.encoder.space,
+        orders=template.orders,
+        has_transitions=template.has_transitions,
+    )
+    train = loops.stream(dataclasses.replace(task.train, space=space))
+    test = loops.stream(dataclasses.replace(task.test, space=space))
+    settings = method.settings
+    if method.module is online.bcd:  # the factors take turns from pass to pass
+        settings = {"num_rounds_per_block": task.train.num_sentences} | settings
+    learner = method.module.learner(**settings)
+    model = models.bilinear if method.is_bilinear else models.linear
+    predict = jax.jit(lambda *given: loops.predict(model.scores, *given))
+    final = jax.jit(method.module.final_params)
+    runs = []
+    for seed in range(num_seeds):
+        seconds, compile_seconds, mistakes = 0.0, 0.0, []
+        for done in loops.passes(
+            learner, train, key=jax.random.key(seed), num_passes=num_passes
+        ):
+            seconds += done.seconds
+            compile_seconds += done.compile_seconds
+            mistakes.append(int(done.trace.is_mistake.sum()))
+        began = time.perf_counter()
+        compiled = final.lower(done.state).compile()
+        compile_seconds += time.perf_counter() - began
+        began = time.perf_counter()
+        params = jax.block_until_ready(compiled(done.state))
+        seconds += time.perf_counter() - began
+        del done
+        labels = np.array(task.encoder.labels)[np.asarray(predict(params, test))]
+        f1 = task.score(labels, task.gold)
+        runs.append(Scored(seed, f1, seconds, compile_seconds, mistakes))
+    return runs
+
+
+def summary(name: str, runs: list[Scored], paper: float | None) -> dict[str, Any]:
+    """Put the runs of one method into a row of the result."""
+    f1 = np.array([run.f1 for run in runs])
+    return {
+        "method": name,
+        "f1": float(f1.mean()),
+        "f1_std": float(f1.std(ddof=1)) if len(f1) > 1 else None,
+        "f1_runs": [round(float(value), 4) for value in f1],
+        "train_seconds": float(np.median([run.train_seconds for run in runs])),
+        "compile_seconds": float(np.median([run.compile_seconds for run in runs])),
+        "mistakes_by_pass": runs[0].mistakes,
+        "paper": paper,
+    }

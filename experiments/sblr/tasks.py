@@ -1,0 +1,290 @@
+"""Methods that classify matrices, chosen by cross-validation and scored on a test part.
+
+Strengths and rank are chosen on folds of the training part, all points of a grid on all
+folds side by side; then one fit on the whole training part scores the others. The mean
+matrix of the training part is taken off all matrices beforehand.
+"""
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from lowrank_jax import loops, metrics
+from lowrank_jax.batch.sblr import bcpd, fista
+from lowrank_jax.estimators.classifier import selection
+from lowrank_jax.models import bilinear_logit, matrix_logit
+from lowrank_jax.models.logistic import Labelled
+
+__all__ = [
+    "CHUNK",
+    "Method",
+    "Task",
+    "convex_scores",
+    "evaluate",
+    "interval",
+    "view_folds",
+]
+
+#: Fits at a time: few enough that what they work on stays in the cache.
+CHUNK = 16
+
+_MAX_ITERATIONS = 1000  # of FISTA
+_TOLERANCE = 1e-5  # on its q^k
+
+
+class Method(NamedTuple):
+    """How to fit, and what to choose from."""
+
+    name: str
+    is_bilinear: bool  # else one weight an entry
+    points: np.ndarray  # (P, 4) mu1, mu2, nu1, nu2, or (P, 2) l1, l2; strongest first
+    ranks: tuple[int, ...] = (1,)  # tried without penalty, where bilinear
+    is_joint: bool = False  # many classes in one model, else one against all others
+    paper: float | None = None
+
+
+class Task(NamedTuple):
+    """Matrices with a training part."""
+
+    x: np.ndarray  # (n, s, t)
+    codes: np.ndarray  # (n,) classes 0..K-1
+    is_train: np.ndarray  # (n,) bool
+    folds: np.ndarray  # (num_folds, n_train) weights within the training part
+
+
+def evaluate(method: Method, task: Task, *, rank: int | None = None) -> dict[str, Any]:
+    """Choose rank and strengths within the training part, then score the test part.
+
+    Of equals the smaller rank and the stronger penalty are chosen.
+
+    Args:
+      method: what to fit and to choose from.
+      task: the matrices.
+      rank: None chooses it among the method's.
+
+    Returns:
+      ``accuracy`` and ``auc`` (of two classes, else None) on the test part, and the
+      ``choice`` with its cross-validated accuracy.
+    """
+    # The offset makes up for the mean; without it the steps can be far longer.
+    mean = task.x[task.is_train].mean(0)
+    train, others = task.x[task.is_train] - mean, task.x[~task.is_train] - mean
+    codes = task.codes[task.is_train]
+    groups = _groups(method, codes, int(task.codes.max()) + 1)
+    points, folds = method.points, task.folds
+    if rank is None and len(method.ranks) > 1:
+        nothing = np.zeros((1, 4))
+        found = [
+            _held_out(method, train, groups, nothing, folds, r)[0] for r in method.ranks
+        ]
+        rank = method.ranks[_best(found, codes)]
+    if rank is None:
+        rank = method.ranks[0]
+    choice: dict[str, Any] = {"rank": rank} if method.is_bilinear else {}
+    point = points[0]
+    if len(points) > 1:
+        found = list(_held_out(method, train, groups, points, folds, rank))
+        best = _best(found, codes)
+        point = points[best]
+        choice["cv_accuracy"] = _figures(found[best], codes)[0]
+        choice["num_failed"] = sum(not np.isfinite(scores).all() for scores in found)
+    names = selection.NAMES if method.is_bilinear else ("l1", "l2")
+    choice |= dict(zip(names, map(float, point), strict=True))
+    parts = []
+    for marks in groups:
+        labelled = _label(train, marks)
+        strengths = jnp.asarray(point, jnp.float32)
+        fit = functools.partial(_fit_bilinear, rank) if method.is_bilinear else _fit
+        parts.append(np.asarray(fit(labelled, strengths, others)))
+    scores = _joined(method, parts, len(groups[0][0]))
+    accuracy, auc = _figures(scores, task.codes[~task.is_train])
+    return {"accuracy": accuracy, "auc": auc, "choice": choice}
+
+
+def _groups(method: Method, codes: np.ndarray, num_classes: int) -> list[np.ndarray]:
+    """Return the targets (n, m) of each model that the method fits."""
+    marks = codes[:, None] == np.arange(num_classes)[None]
+    if num_classes == 2:
+        return [marks[:, 1:]]
+    if method.is_joint:
+        return [marks[:, :-1]]
+    return [marks[:, c : c + 1] for c in range(num_classes)]
+
+
+def _joined(method: Method, parts: list[np.ndarray], width: int) -> np.ndarray:
+    """Join the scores of all models on the last axis: one a class, or one of two."""
+    if method.is_joint and width > 1:
+        parts = [*parts, np.zeros_like(parts[0][..., :1])]  # the reference class
+    return np.concatenate(parts, axis=-1)
+
+
+def _label(x: np.ndarray, marks: np.ndarray) -> Labelled:
+    given = jnp.asarray(x, jnp.float32)
+    return Labelled(
+        x=given,
+        targets=jnp.asarray(marks, given.dtype),
+        weights=jnp.full(len(x), 1 / len(x), given.dtype),
+        turned=jnp.array(given.transpose(0, 2, 1)),
+    )
+
+
+def _held_out(
+    method: Method,
+    x: np.ndarray,
+    groups: list[np.ndarray],
+    points: np.ndarray,
+    folds: np.ndarray,
+    rank: int,
+) -> np.ndarray:
+    """Return the scores (P, n, K) of matrices by the fits that have not seen them."""
+    parts = []
+    for marks in groups:
+        labelled = _label(x, marks)
+        if method.is_bilinear:
+            scores, _ = selection.cross_validate(
+                labelled, points, folds, rank=rank, chunk_size=CHUNK
+            )
+        else:
+            scores = convex_scores(labelled, points, folds)
+        parts.append(scores)
+    return _joined(method, parts, len(groups[0][0]))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _fit_bilinear(
+    rank: int, labelled: Labelled, point: jax.Array, others: jax.Array
+) -> jax.Array:
+    """Fit as `selection.cross_validate` does; return the scores of other matrices."""
+    strengths: dict[str, Any] = dict(zip(selection.NAMES, point, strict=True))
+    learner = bcpd.learner(rank=rank, start="label", tolerance=1e-3, **strengths)
+    state = learner.init(jax.random.key(0), labelled)
+    state, _, _ = loops.converge(learner, state, labelled, max_iterations=500)
+    return bilinear_logit.scores(state.params, others)
+
+
+@jax.jit
+def _fit(labelled: Labelled, point: jax.Array, others: jax.Array) -> jax.Array:
+    """Fit as `convex_scores` does; return the scores of other matrices."""
+    state = _convex(labelled, point[None], labelled.weights[None])
+    params = jax.tree.map(lambda part: part[0, 0], state.params)
+    return matrix_logit.scores(params, others)
+
+
+def convex_scores(
+    labelled: Labelled, points: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """Fit logistic regression at every point on every fold; score what is held out.
+
+    Args:
+      labelled: all matrices; their own weights are not used.
+      points: (P, 2) l1, l2.
+      weights: (num_folds, n), zero where held out.
+
+    Returns:
+      (P, n, m).
+    """
+    dtype = labelled.x.dtype
+    state = _convex(labelled, np.asarray(points, dtype), np.asarray(weights, dtype))
+    found = np.asarray(state.scores)
+    scores = np.zeros((len(points), *labelled.targets.shape), dtype)
+    for fold, row in enumerate(weights):
+        scores[:, row == 0] = found[:, fold][:, row == 0]
+    return scores
+
+
+@jax.jit
+def _convex(labelled: Labelled, points: jax.Array, weights: jax.Array) -> fista.State:
+    """Return the states of all points and folds at the end of FISTA with restarts."""
+
+    def make(point: jax.Array) -> Any:
+        return fista.learner(
+            l1=point[0], l2=point[1], restart=True, tolerance=_TOLERANCE
+        )
+
+    def begin(weights: jax.Array) -> fista.State:  # the penalty of 0 is 0
+        start = fista.learner(restart=True).init
+        return start(jax.random.key(0), labelled._replace(weights=weights))
+
+    def step(
+        state: fista.State, point: jax.Array, weights: jax.Array
+    ) -> tuple[fista.State, jax.Array]:
+        state, info = make(point).update(state, labelled._replace(weights=weights))
+        return state, info.converged
+
+    over_folds = jax.vmap(step, in_axes=(0, None, 0))
+    over_points = jax.vmap(over_folds, in_axes=(0, 0, None))
+    start = jax.vmap(begin)(weights)
+    num_points = points.shape[0]
+    state = jax.tree.map(
+        lambda part: jnp.broadcast_to(part, (num_points, *part.shape)), start
+    )
+
+    def advance(carry: tuple) -> tuple:
+        state, count, _ = carry
+        state, converged = over_points(state, points, weights)
+        return state, count + 1, converged.all()
+
+    zero = jnp.zeros((), jnp.int32)
+    state, _, _ = lax.while_loop(
+        lambda carry: (carry[1] < _MAX_ITERATIONS) & ~carry[2],
+        advance,
+        (state, zero, jnp.zeros((), bool)),
+    )
+    return state
+
+
+def _figures(scores: np.ndarray, codes: np.ndarray) -> tuple[float, float | None]:
+    """Return accuracy and, for two classes, the area under the curve."""
+    if scores.shape[1] == 1:
+        accuracy = float(((scores[:, 0] > 0) == (codes == 1)).mean())
+        return accuracy, float(metrics.auc(codes, scores[:, 0]))
+    return float((scores.argmax(1) == codes).mean()), None
+
+
+def _best(found: Sequence[np.ndarray], codes: np.ndarray) -> int:
+    """Return the first of the best by accuracy, then by area under the curve."""
+    failed = (-1.0, None)  # a fit that is not finite is never chosen
+    merits = [
+        _figures(scores, codes) if np.isfinite(scores).all() else failed
+        for scores in found
+    ]
+    ranked = [(accuracy, 0.0 if auc is None else auc) for accuracy, auc in merits]
+    return max(range(len(ranked)), key=ranked.__getitem__)
+
+
+def view_folds(views: np.ndarray) -> np.ndarray:
+    """Return weights (num_folds, n) that leave one view of every object out.
+
+    Args:
+      views: (n,) the number of each matrix's view, 0, 1, ...
+    """
+    kept = views[None] != np.arange(int(views.max()) + 1)[:, None]
+    return kept / kept.sum(1, keepdims=True)
+
+
+@functools.cache
+def _quantile(degrees: int) -> float:
+    from scipy import stats
+
+    return float(stats.t.ppf(0.975, degrees))
+
+
+def interval(values: Sequence[float], *, test_over_train: float = 0.0) -> float:
+    """Return half the 95 % interval of a mean over repeated splits.
+
+    Args:
+      values: one a repetition, at least two.
+      test_over_train: sizes of the parts: random splits of one data set share most of
+        their matrices, and the variance of the mean is then (1/J + this) times that of
+        one repetition (Nadeau and Bengio, 2003); 0 where training parts are apart.
+    """
+    number = len(values)
+    spread = float(np.var(values, ddof=1))
+    return _quantile(number - 1) * float(
+        np.sqrt((1 / number + test_over_train) * spread)
+    )

@@ -1,0 +1,196 @@
+"""What SMM Figure 1 compares with, on NETtalk, chosen as the max-margin methods are.
+
+The spectral IO-HMM (SMM-B3) is tried with joint and with conditional moments, the
+latent SVM (SMM-B4) by CCCP from one random start. Beside the paper's baselines stands
+an averaged perceptron whose features see seven letters, more than a trigram can, on a
+first-order chain. `smm_subpatterns` has the trigram CRF and perceptron.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from experiments.smm.words import Split
+from lowrank_jax import data, features, loops, metrics, models
+from lowrank_jax.batch.smm import fobos, latent_svm
+from lowrank_jax.batch.smm import moments as spectral_moments
+from lowrank_jax.decode.lattice_paths import best_paths, paths_to_words
+from lowrank_jax.online import perceptron
+
+__all__ = ["fit_io_hmm", "fit_latent_svm", "fit_perceptron"]
+
+
+class _Task:
+    """Features of one template, and scoring."""
+
+    def __init__(self, split: Split, size: int, template: features.Template):
+        train = split.train.take(np.arange(min(size, split.train.num_sentences)))
+        self.encoder, self.train = features.Encoder.fit_transform(train, template)
+        self._parts = {"development": split.development, "test": split.test}
+        self._encoded = {
+            name: self.encoder.transform(part, unseen_label="ignore")
+            for name, part in self._parts.items()
+        }
+
+    def score(self, params: Any, name: str) -> float:
+        """Letter accuracy in percent."""
+        codes = loops.predict_batch(models.linear, params, self._encoded[name])
+        found = np.array(self.encoder.labels)[codes]
+        return metrics.token_accuracy(np.asarray(self._parts[name].labels), found)
+
+
+def _result(task: _Task, best: tuple[float, dict[str, Any], Any]) -> dict[str, Any]:
+    development, setting, params = best
+    return {
+        "development": development,
+        "setting": setting,
+        "test": task.score(params, "test"),
+    }
+
+
+def fit_perceptron(
+    split: Split, size: int, template: str, passes: Sequence[int], seed: int
+) -> dict[str, Any]:
+    """Train; choose the number of passes on development words; score on the test.
+
+    Args:
+      split: words.
+      size: how many to train on.
+      template: a shipped one by name, or a path.
+      passes: to choose from, ascending.
+      seed: of the order of words.
+    """
+    task = _Task(split, size, features.read_template(template))
+    final = jax.jit(perceptron.final_params)
+    best: tuple[float, dict[str, Any], Any] = (-1.0, {}, None)
+    for done in loops.passes(
+        perceptron.learner(),
+        loops.stream(task.train),
+        key=jax.random.key(seed),
+        num_passes=max(passes),
+    ):
+        number = done.pass_index + 1
+        if number in passes:
+            params = final(done.state)
+            score = task.score(params, "development")
+            best = max(best, (score, {"passes": number}, params), key=lambda x: x[0])
+    return _result(task, best)
+
+
+class _Words:
+    """The bi-symbols of training words, and the words to score on."""
+
+    def __init__(self, split: Split, size: int):
+        train = split.train.take(np.arange(min(size, split.train.num_sentences)))
+        self.alphabet = data.alphabet_of(train)
+        self.train, self.development, self.test = (
+            data.encode_words(self.alphabet, part)
+            for part in (train, split.development, split.test)
+        )
+
+
+def fit_io_hmm(split: Split, size: int, num_states: Sequence[int]) -> dict[str, Any]:
+    """Fit; choose states and moments on development words; score on the test.
+
+    Args:
+      split: words.
+      size: how many to train on.
+      num_states: to choose from; more than there are bi-symbols are not tried.
+    """
+    words = _Words(split, size)
+    joint = spectral_moments.count(words.alphabet, words.train)
+    moments = {
+        False: joint,
+        True: spectral_moments.conditional_moments(words.alphabet, joint),
+    }
+    lattices = {
+        name: fobos.lay_out(words.alphabet, part)
+        for name, part in (("development", words.development), ("test", words.test))
+    }
+    decode = jax.jit(lambda table, lattice: best_paths(table, lattice, cost=0.0))
+
+    def score(table: jax.Array, name: str) -> float:
+        found = paths_to_words(decode(table, lattices[name]), lattices[name])
+        return data.hamming_accuracy(getattr(words, name), found)
+
+    best: tuple[float, dict[str, Any], Any] = (-1.0, {}, None)
+    for is_conditional, own in moments.items():
+        for rank in num_states:
+            if rank > words.alphabet.num_symbols:
+                continue
+            model = spectral_moments.fit(own, rank=rank)
+            table = spectral_moments.score_table(
+                words.alphabet, model, is_conditional=is_conditional
+            )
+            development = score(table, "development")
+            setting = {"states": rank, "is_conditional": is_conditional}
+            best = max(best, (development, setting, table), key=lambda x: x[0])
+    development, setting, table = best
+    return {
+        "development": development,
+        "setting": setting,
+        "test": score(table, "test"),
+    }
+
+
+def fit_latent_svm(
+    split: Split,
+    size: int,
+    num_states: Sequence[int],
+    strengths: Sequence[float],
+    seed: int,
+    say: Callable[[str], None],
+    *,
+    num_rounds: int = 10,
+) -> dict[str, Any]:
+    """Train by CCCP; choose and score as `fit_io_hmm` does.
+
+    Args:
+      split: words.
+      size: how many to train on.
+      num_states: hidden states to choose from.
+      strengths: of the ridge, to choose from.
+      seed: of the random start.
+      say: takes one line of progress.
+      num_rounds: at most so many imputations.
+    """
+    words = _Words(split, size)
+    train, development, test = (
+        latent_svm.lay_out(words.alphabet, part)
+        for part in (words.train, words.development, words.test)
+    )
+    predict = jax.jit(latent_svm.predict)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def fit(number: int, strength: jax.Array) -> tuple[jax.Array, jax.Array]:
+        learner = latent_svm.learner(
+            num_states=number, strength=strength, step_size=10.0
+        )
+        state = learner.init(jax.random.key(seed), train)
+        state, _, done = loops.converge(
+            learner, state, train, max_iterations=num_rounds
+        )
+        return latent_svm.final_params(state), done
+
+    best: tuple[float, dict[str, Any], Any] = (-1.0, {}, None)
+    for number in num_states:
+        for strength in strengths:
+            params, done = fit(number, np.float32(strength))
+            found = np.asarray(predict(params, development))
+            score = data.hamming_accuracy(words.development, found)
+            setting = {"states": number, "strength": strength, "rounds": int(done)}
+            best = max(best, (score, setting, params), key=lambda x: x[0])
+            say(
+                f"    latent SVM states {number} strength {strength:<6g} "
+                f"development {score:.2f}, {int(done)} rounds"
+            )
+    score, setting, params = best
+    found = np.asarray(predict(params, test))
+    return {
+        "development": score,
+        "setting": setting,
+        "test": data.hamming_accuracy(words.test, found),
+    }

@@ -1,0 +1,287 @@
+"""SMM Theorem 1 in use: accuracy against the number of states of an automaton, NETtalk.
+
+Beyond the paper, which recovers operators in theory alone. A tagger is learnt, made an
+automaton (an input-output OOM) of fewer and fewer states, and scored on the test words
+with the automaton's own piecewise scores (SMM-Eq4). Four ways:
+
+* spectral on both unfoldings, and unregularised: the learnt trigram table becomes an
+  automaton by DR-M3, its two unfoldings cut at r: 2 + 2r states;
+* spectral on the tied basis, ties kept by averaging or exactly (SMM-X2): operators
+  recovered from its blocks (DR-M1), r states.
+
+Strengths are chosen on the development words by the learnt table itself, before it is
+made an automaton; step size and iterations are the same for all.
+"""
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from experiments.smm import words as smm_words
+from experiments.smm.words import interval, shown
+from lowrank_jax import data
+from lowrank_jax.batch.smm import fobos
+from lowrank_jax.batch.smm import tied as tied_fobos
+from lowrank_jax.decode.lattice_paths import best_paths, paths_to_words
+from lowrank_jax.models import hankel, operators
+from lowrank_jax.streams.words import Lattice
+from lowrank_jax.types import Learner
+
+__all__ = ["plot", "run", "table"]
+
+RANKS = (5, 10, 20, 30, 40, 60, 80)
+STRENGTHS = (5.0, 10.0, 20.0)
+STEP_SIZE = 0.3
+SPECTRAL, PLAIN = "spectral", "unregularised"
+PROJECTED, EXACT = "tied, averaged", "tied, exact"
+
+
+class _Words(NamedTuple):
+    """Words of one part, laid out for one basis."""
+
+    words: data.Words
+    lattice: Lattice
+
+
+class _Method(NamedTuple):
+    """How a tagger is learnt, and how it becomes an automaton of rank r."""
+
+    strengths: tuple[float, ...]
+    has_end: bool  # whether words end in a boundary symbol
+    learn: Callable[[Lattice, jax.Array], Any]
+    table: Callable[[Any], jax.Array]
+    cut: Callable[[Any, int], operators.Operators]
+    has_lower_orders: bool
+
+
+def run(
+    scale: str,
+    data_dir: Path | str | None,
+    say: Callable[[str], None],
+    *,
+    sizes: tuple[int, ...] = smm_words.SIZES,
+    num_words: int = 2_000,
+) -> dict[str, Any]:
+    """Learn, cut and score.
+
+    Args:
+      scale: ``"small"`` (one split, few iterations, no exact ties) or ``"full"``.
+      data_dir: where the corpora are.
+      say: takes one line of progress.
+      sizes: of the parts of a split.
+      num_words: to train on.
+    """
+    is_full = scale == "full"
+    num_iterations = 200 if is_full else 50
+    corpus = smm_words.read_words(data_dir)
+    methods = _methods(num_iterations)
+    if not is_full:
+        del methods[EXACT]
+    rows: list[dict[str, Any]] = []
+    num_splits = 3 if is_full else 1
+    for seed in range(num_splits):
+        split = smm_words.draw_split(corpus, seed, sizes)
+        for name, method in methods.items():
+            for row in _rows(split, num_words, method, say):
+                rows.append({"split": seed, "method": name, **row})
+                say(
+                    f"split {seed} {name:15} {row['states']:4} states, "
+                    f"{row['weights']:9,} weights: test {row['test']:.2f} "
+                    f"(table {row['table_test']:.2f})"
+                )
+    return {
+        "experiment": "smm-operators",
+        "scale": scale,
+        "splits": num_splits,
+        "num_words": num_words,
+        "iterations": num_iterations,
+        "step_size": STEP_SIZE,
+        "rows": rows,
+        "curves": _curves(rows),
+    }
+
+
+def _methods(num_iterations: int) -> dict[str, _Method]:
+    def iterate(learner: Learner, lattice: Lattice) -> Any:
+        return lax.scan(
+            lambda state, _: (learner.update(state, lattice)[0], None),
+            learner.init(jax.random.key(0), lattice),
+            length=num_iterations,
+        )[0]
+
+    def untied(regulariser: str, unfolding: str) -> _Method:
+        blocks = hankel.basis(3, unfolding=unfolding)
+
+        @jax.jit
+        def learn(lattice: Lattice, strength: jax.Array) -> hankel.Params:
+            learner = fobos.learner(
+                regulariser=regulariser,
+                unfolding=unfolding,
+                strength=strength,
+                step_size=STEP_SIZE,
+            )
+            return fobos.final_params(iterate(learner, lattice))
+
+        def table(params: hankel.Params) -> jax.Array:
+            return hankel.score_table(blocks, params)
+
+        def cut(params: hankel.Params, rank: int) -> operators.Operators:
+            return operators.from_trigrams(table(params), ranks=(rank, rank))
+
+        strengths = STRENGTHS if regulariser == "nuclear" else (0.0,)
+        return _Method(strengths, False, learn, jax.jit(table), _jit(cut), False)
+
+    def tied(ties: str) -> _Method:
+        @jax.jit
+        def learn(lattice: Lattice, strength: jax.Array) -> jax.Array:
+            learner = tied_fobos.learner(
+                ties=ties, strength=strength, step_size=STEP_SIZE, max_prox_steps=20
+            )
+            return tied_fobos.final_params(iterate(learner, lattice))
+
+        def table(matrix: jax.Array) -> jax.Array:
+            return hankel.score_table(
+                tied_fobos.BLOCKS, tied_fobos.table_params(matrix)
+            )
+
+        def cut(matrix: jax.Array, rank: int) -> operators.Operators:
+            return operators.recover(hankel.sub_blocks(matrix), rank)
+
+        return _Method(STRENGTHS, True, learn, jax.jit(table), _jit(cut), True)
+
+    return {
+        SPECTRAL: untied("nuclear", "both"),
+        PLAIN: untied("none", "last"),
+        PROJECTED: tied("projection"),
+        EXACT: tied("exact"),
+    }
+
+
+def _jit(cut: Callable[[Any, int], operators.Operators]) -> Any:
+    return jax.jit(cut, static_argnums=1)
+
+
+def _rows(
+    split: smm_words.Split, num_words: int, method: _Method, say: Callable[[str], None]
+) -> Any:
+    """Yield one row a rank."""
+    train = split.train.take(np.arange(min(num_words, split.train.num_sentences)))
+    alphabet = data.alphabet_of(train)
+
+    def part(corpus: data.Corpus) -> _Words:
+        words = data.encode_words(alphabet, corpus)
+        lattice = fobos.lay_out(alphabet, words, has_end=method.has_end)
+        return _Words(words, jax.device_put(lattice))
+
+    train_part, development, test = (
+        part(corpus) for corpus in (train, split.development, split.test)
+    )
+    best: tuple[float, float, Any] = (-1.0, 0.0, None)
+    for strength in method.strengths:
+        params = method.learn(train_part.lattice, jnp.float32(strength))
+        found = _accuracy(method.table(params), development)
+        say(f"    strength {strength:g}: development {found:.2f}")
+        best = max(best, (found, strength, params), key=lambda tried: tried[0])
+    development_accuracy, strength, params = best
+    table_test = _accuracy(method.table(params), test)
+    for rank in RANKS:
+        if rank > alphabet.num_symbols:
+            break
+        model = method.cut(params, rank)
+        scores = _trigram_table(model, lower_orders=method.has_lower_orders)
+        yield {
+            "rank": rank,
+            "states": int(model.alpha.shape[0]),
+            "weights": operators.num_weights(model),
+            "test": _accuracy(scores, test),
+            "table_test": table_test,
+            "table_weights": int(np.count_nonzero(method.table(params))),
+            "development": development_accuracy,
+            "strength": strength,
+        }
+
+
+_trigram_table = jax.jit(operators.trigram_table, static_argnames="lower_orders")
+_best_paths = jax.jit(functools.partial(best_paths, cost=0.0))
+
+
+def _accuracy(scores: jax.Array, part: _Words) -> float:
+    found = paths_to_words(_best_paths(scores, part.lattice), part.lattice)
+    return data.hamming_accuracy(part.words, found)
+
+
+def _curves(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """Average over splits; the last point of a curve is the table itself."""
+    curves: dict[str, list[dict[str, Any]]] = {}
+    for name in dict.fromkeys(row["method"] for row in rows):
+        own = [row for row in rows if row["method"] == name]
+        curve = []
+        for states in sorted({row["states"] for row in own}):
+            some = [row for row in own if row["states"] == states]
+            mean, half = interval([row["test"] for row in some])
+            weights = float(np.mean([row["weights"] for row in some]))
+            curve.append(
+                {"states": states, "weights": weights, "test": mean, "half_width": half}
+            )
+        first = [row for row in own if row["rank"] == own[0]["rank"]]
+        mean, half = interval([row["table_test"] for row in first])
+        weights = float(np.mean([row["table_weights"] for row in first]))
+        curve.append(
+            {"states": None, "weights": weights, "test": mean, "half_width": half}
+        )
+        curves[name] = curve
+    return curves
+
+
+def table(result: dict[str, Any]) -> str:
+    """Write the curves as Markdown."""
+    lines = [
+        f"Letter accuracy on test words (%), {result['num_words']:,} training words, "
+        f"means over {result['splits']} random splits with half the 95 % interval; "
+        "weights that are not zero.",
+        "",
+        "| method | states | weights | accuracy |",
+        "|---|---|---|---|",
+    ]
+    for name, curve in result["curves"].items():
+        for point in curve:
+            states = "the table" if point["states"] is None else point["states"]
+            lines.append(
+                f"| {name} | {states} | {point['weights']:,.0f} | "
+                f"{shown(point['test'], point['half_width'])} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def plot(result: dict[str, Any], path: Path) -> None:
+    """Draw accuracy against states; the table as a dotted line."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
+    for (name, curve), marker in zip(result["curves"].items(), "os^D", strict=False):
+        points = [point for point in curve if point["states"] is not None]
+        (line, *_) = axes.errorbar(
+            [point["states"] for point in points],
+            [point["test"] for point in points],
+            yerr=[point["half_width"] for point in points],
+            marker=marker,
+            capsize=2,
+            label=name,
+        )
+        axes.axhline(curve[-1]["test"], color=line.get_color(), linestyle=":")
+    axes.set_xlabel("states of the automaton (dotted: the table it is made from)")
+    axes.set_ylabel("test accuracy (%)")
+    axes.set_title(f"NETtalk, {result['num_words']:,} words", loc="left")
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, fontsize="small")
+    figure.savefig(path, dpi=150)
+    plt.close(figure)

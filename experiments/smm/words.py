@@ -1,0 +1,278 @@
+"""NETtalk splits, and max-margin taggers scored on them: shared by the SMM figures.
+
+A method is a list of settings (regulariser, strength, step size c, ...). Every setting
+runs for the same number of iterations; after some of them (`checkpoints`) the last and
+the averaged iterate are scored on the development words. What scores best there is
+taken, and only that is scored on the test words: settings, iterate and number of
+iterations are chosen alike for all methods.
+"""
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from lowrank_jax import data, loops
+from lowrank_jax.batch.smm import fobos
+from lowrank_jax.decode.lattice_paths import LatticePaths, best_paths, paths_to_words
+from lowrank_jax.models import hankel
+from lowrank_jax.streams.words import Lattice
+
+__all__ = [
+    "ITERATES",
+    "Chosen",
+    "Part",
+    "Setting",
+    "Split",
+    "Task",
+    "accuracy",
+    "choose",
+    "draw_split",
+    "interval",
+    "make_task",
+    "read_words",
+    "shown",
+]
+
+#: Sizes of training, development and test part (SMM-E1).
+SIZES = (15_000, 1_034, 3_974)
+#: What is scored on the development words at each checkpoint.
+ITERATES = ("last", "average")
+
+
+class Split(NamedTuple):
+    """One random split; the training part in random order."""
+
+    train: data.Corpus
+    development: data.Corpus
+    test: data.Corpus
+
+
+class Part(NamedTuple):
+    """Words to score on."""
+
+    words: data.Words
+    lattice: Lattice
+
+
+class Task(NamedTuple):
+    """Training words of one size, and what to score on."""
+
+    alphabet: data.Alphabet
+    train: Lattice
+    development: Part
+    test: Part
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """Hyper-parameters of `batch.fobos` that are tried."""
+
+    regulariser: str
+    strength: float
+    step_size: float
+    unfolding: str = "last"
+    lower_orders: str = "none"
+
+    @property
+    def basis(self) -> tuple[hankel.Block, ...]:
+        """Return the blocks of its matrices."""
+        return hankel.basis(3, lower_orders=self.lower_orders, unfolding=self.unfolding)
+
+
+class Chosen(NamedTuple):
+    """What was best on the development words.
+
+    Attributes:
+      development: accuracy there, in percent.
+      setting: that reached it.
+      iterations: after how many.
+      iterate: which one.
+      rank: of all blocks together then; -1 where no spectrum is computed.
+      gap: duality gap at the end of that setting's run, relative to its objective.
+      params: the model.
+    """
+
+    development: float
+    setting: Setting
+    iterations: int
+    iterate: str
+    rank: int
+    gap: float
+    params: hankel.Params
+
+    def summary(self) -> dict[str, Any]:
+        """Return all but the model, ready for JSON."""
+        found = self._asdict()
+        del found["params"]
+        return found | {"setting": dataclasses.asdict(self.setting)}
+
+
+def read_words(data_dir: Path | str | None) -> data.Corpus:
+    """Read NETtalk."""
+    return data.read_nettalk(data.find("nettalk/nettalk.data.xz", data_dir))
+
+
+def draw_split(corpus: data.Corpus, seed: int, sizes: Sequence[int] = SIZES) -> Split:
+    """Draw training, development and test words at random."""
+    order = np.random.default_rng(seed).permutation(corpus.num_sentences)
+    ends = np.cumsum([0, *sizes])
+    parts = [order[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    return Split(*(corpus.take(part) for part in parts))
+
+
+def make_task(split: Split, size: int) -> Task:
+    """Lay out the first `size` training words; the alphabet is of these alone."""
+    train = split.train.take(np.arange(min(size, split.train.num_sentences)))
+    alphabet = data.alphabet_of(train)
+
+    def part(corpus: data.Corpus) -> Part:
+        words = data.encode_words(alphabet, corpus)
+        return Part(words, jax.device_put(fobos.lay_out(alphabet, words)))
+
+    return Task(
+        alphabet, part(train).lattice, part(split.development), part(split.test)
+    )
+
+
+def accuracy(setting: Setting, params: hankel.Params, part: Part) -> float:
+    """Hamming accuracy in percent."""
+    paths = _decode(setting.basis, params, part.lattice)
+    found = paths_to_words(paths, part.lattice)
+    return data.hamming_accuracy(part.words, found)
+
+
+def choose(
+    settings: Sequence[Setting],
+    task: Task,
+    checkpoints: Sequence[int],
+    say: Callable[[str], None],
+) -> tuple[Chosen, list[dict[str, Any]]]:
+    """Run each setting, and choose by accuracy on the development words.
+
+    Args:
+      settings: to try.
+      task: to learn.
+      checkpoints: numbers of iterations after which to score, ascending, multiples of
+        the first.
+      say: takes one line of progress.
+
+    Returns:
+      The best one, and a row for each setting: its best development accuracy and how
+      it was reached.
+    """
+    best, rows = None, []
+    for setting in settings:
+        began = time.perf_counter()
+        found = _run(setting, task, checkpoints)
+        seconds = time.perf_counter() - began
+        rows.append(found.summary() | {"seconds": seconds})
+        say(
+            f"    {setting.regulariser:17} {setting.unfolding:5} "
+            f"tau {setting.strength:<6g} c {setting.step_size:<5g} "
+            f"development {found.development:.2f} ({found.iterate} of "
+            f"{found.iterations}), gap {found.gap:.3f}, {seconds:.0f} s"
+        )
+        if best is None or found.development > best.development:
+            best = found
+    assert best is not None
+    return best, rows
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return mean and half the width of its 95 % interval (Student's t)."""
+    from scipy.special import stdtrit
+
+    n = len(values)
+    if n < 2:
+        return float(np.mean(values)), 0.0
+    width = stdtrit(n - 1, 0.975) * np.std(values, ddof=1) / np.sqrt(n)
+    return float(np.mean(values)), float(width)
+
+
+def shown(mean: float, half: float, sign: str = "") -> str:
+    """Write a mean with its interval; without one where it is of a single split."""
+    return f"{mean:{sign}.2f}" + (f" +- {half:.2f}" if half else "")
+
+
+def _run(setting: Setting, task: Task, checkpoints: Sequence[int]) -> Chosen:
+    """Run one setting to the last checkpoint; return its best on development words."""
+    chunk = checkpoints[0]
+    static = (setting.regulariser, setting.unfolding, setting.lower_orders)
+    numbers = (np.float32(setting.strength), np.float32(setting.step_size))
+    state = _start(*static, task.train)
+    best, done = None, 0
+    for goal in checkpoints:
+        while done < goal:
+            state, trace = _advance(*static, chunk, state, task.train, *numbers)
+            done += chunk
+        for iterate in ITERATES:
+            params = fobos.final_params(state, iterate)
+            score = accuracy(setting, params, task.development)
+            if best is None or score > best.development:
+                best = Chosen(
+                    score,
+                    setting,
+                    done,
+                    iterate,
+                    int(state.rank),
+                    1.0,
+                    jax.tree.map(lambda part: part.copy(), params),
+                )
+    assert best is not None
+    return best._replace(gap=float(trace.gap[-1]))
+
+
+def _learner(
+    regulariser: str,
+    unfolding: str,
+    lower_orders: str,
+    strength: Any = 1.0,
+    step_size: Any = 1.0,
+) -> Any:
+    return fobos.learner(
+        regulariser=regulariser,
+        unfolding=unfolding,
+        lower_orders=lower_orders,
+        strength=strength,
+        step_size=step_size,
+        tolerance=0.0,  # all settings have the same number of iterations
+    )
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def _start(
+    regulariser: str, unfolding: str, lower_orders: str, lattice: Lattice
+) -> Any:
+    learner = _learner(regulariser, unfolding, lower_orders)
+    return learner.init(jax.random.key(0), lattice)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3), donate_argnums=4)
+def _advance(
+    regulariser: str,
+    unfolding: str,
+    lower_orders: str,
+    num_iterations: int,
+    state: Any,
+    lattice: Lattice,
+    strength: jax.Array,
+    step_size: jax.Array,
+) -> tuple[Any, Any]:
+    learner = _learner(regulariser, unfolding, lower_orders, strength, step_size)
+    state, trace, _ = loops.converge(
+        learner, state, lattice, max_iterations=num_iterations
+    )
+    return state, trace
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _decode(
+    blocks: tuple[hankel.Block, ...], params: hankel.Params, lattice: Lattice
+) -> LatticePaths:
+    return best_paths(hankel.score_table(blocks, params), lattice, cost=0.0)

@@ -1,0 +1,197 @@
+"""TM-Fig3: training and held-out score after each pass (D=2, H=2, surrogate mapping).
+
+2,000 lists, as many as two sections of the paper are to its four sizes. C is chosen on
+the development set by the run of seed 0, as in `tm_table1`; the held-out curve is that
+of the development set (the paper's section 24); the test set is not touched.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.tm import grid
+from experiments.tm import scores as tm_scores
+from experiments.tm.grid import Task, Tensor
+from experiments.tm.table1 import LIMITS, NOTES, NUM_SEEDS
+from experiments.tm.tables import markdown, pyplot
+from lowrank_jax.online import rerank
+
+__all__ = ["plot", "run", "table"]
+
+SETTING = Tensor(order=2, num_components=2, start="positive")
+
+
+def run(
+    scale: str, data_dir: Path | str | None, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Train the three methods; see `tm_table1.run` for the arguments."""
+    size, num_passes = (2000, 15) if scale == "full" else (500, 5)
+    num_seeds = NUM_SEEDS
+    task = grid.make_task(grid.read_lists(scale, data_dir, say), (size,))
+    rows = []
+    for name, curves in (
+        ("T-MIRA", _tensor(task, size, num_seeds, num_passes)),
+        ("MIRA", _linear(task, size, num_seeds, num_passes, "mira", "cost", LIMITS)),
+        (
+            "perceptron",
+            _linear(task, size, num_seeds, num_passes, "perceptron", "plain", (1.0,)),
+        ),
+    ):
+        limit, train, held_out = curves
+        row: dict[str, Any] = {"method": name, "C": limit}
+        for part, found in (("train", train), ("held_out", held_out)):
+            row[f"{part}_f1"] = found.mean(axis=0).tolist()
+            row[f"{part}_f1_std"] = found.std(axis=0, ddof=1).tolist()
+        rows.append(row)
+        say(
+            f"{name:10} C={limit:<6g} training F1 {row['train_f1'][-1]:.2f}, held-out "
+            f"{row['held_out_f1'][-1]:.2f}"
+        )
+    zero = np.zeros((1, task.splits["development"].lists.num_lists), int)
+    base = tm_scores.outcome(task.splits["development"], zero)
+    return {
+        "experiment": "tm-fig3",
+        "scale": scale,
+        "size": size,
+        "seeds": num_seeds,
+        "passes": num_passes,
+        "num_features": task.num_features,
+        "base_f1": float(tm_scores.f1_of(base)[0]),
+        "notes": list(NOTES[:3]),
+        "rows": rows,
+    }
+
+
+def _tensor(
+    task: Task, size: int, num_seeds: int, num_passes: int
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Return C, and training and held-out F1, (seeds, passes)."""
+    surrogate = grid.surrogate_of(task, size)
+    place = grid.place_of(SETTING, task.num_features, surrogate)
+    num_cells = SETTING.shape(task.num_features).num_cells
+    cells = {
+        name: grid.to_cells(task.streams[name], place, num_cells)
+        for name in ("train", "development")
+    }
+
+    def train(limits: Any, seeds: Any) -> list[Any]:
+        return grid.sweep(
+            SETTING,
+            cells["train"],
+            size=size,
+            limits=limits,
+            seeds=seeds,
+            num_passes=num_passes,
+            num_rounds=task.num_rounds,
+            num_features=task.num_features,
+        ).params
+
+    def scores(params: list[Any], part: str) -> np.ndarray:
+        number = size if part == "train" else None
+        found = [
+            grid.choose(one, cells[part], num_lists=number, is_tensor=True)
+            for one in params
+        ]
+        split = task.splits[part]
+        f1 = [tm_scores.f1_of(tm_scores.outcome(split, one)) for one in found]
+        return np.stack(f1, axis=1)
+
+    tried = scores(train(LIMITS, [0] * len(LIMITS)), "development")
+    limit = LIMITS[int(tried.max(axis=1).argmax())]
+    params = train([limit] * num_seeds, list(range(num_seeds)))
+    return limit, scores(params, "train"), scores(params, "development")
+
+
+def _linear(
+    task: Task,
+    size: int,
+    num_seeds: int,
+    num_passes: int,
+    rule: str,
+    decoding: str,
+    limits: tuple[float, ...],
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Return C, and training and held-out F1, (seeds, passes)."""
+
+    def curve(limit: float, seed: int, parts: tuple[str, ...]) -> list[list[float]]:
+        passes = grid.linear_passes(
+            task, size, rule=rule, limit=limit, decoding=decoding, seed=seed
+        )
+        f1: list[list[float]] = [[] for _ in parts]
+        for _ in range(num_passes):
+            weights = rerank.final_params(next(passes)[0])
+            for part, values in zip(parts, f1, strict=True):
+                chosen = grid.choose(
+                    weights,
+                    task.streams[part],
+                    num_lists=size if part == "train" else None,
+                    is_tensor=False,
+                )
+                found = tm_scores.outcome(task.splits[part], chosen)
+                values.append(float(tm_scores.f1_of(found)[0]))
+        return f1
+
+    tried = {limit: max(curve(limit, 0, ("development",))[0]) for limit in limits}
+    limit = max(limits, key=lambda value: tried[value])
+    runs = [curve(limit, seed, ("train", "development")) for seed in range(num_seeds)]
+    both = np.array(runs)  # (seeds, 2, passes)
+    return limit, both[:, 0], both[:, 1]
+
+
+def table(result: dict[str, Any]) -> str:
+    """Write the scores after the first, the best and the last pass."""
+    rows = []
+    for row in result["rows"]:
+        best = int(np.argmax(row["held_out_f1"]))
+        rows.append(
+            [
+                row["method"],
+                f"{row['C']:g}",
+                *(f"{row['train_f1'][i]:.2f}" for i in (0, best, -1)),
+                *(f"{row['held_out_f1'][i]:.2f}" for i in (0, best, -1)),
+                str(best + 1),
+            ]
+        )
+    head = ["method", "C"]
+    head += [f"{part}, {when}" for part in ("training", "held-out") for when in _WHEN]
+    text = (
+        f"F1 after passes over {result['size']:,} lists, D = 2, H = 2, surrogate "
+        f"mapping; base tagger on held-out data {result['base_f1']:.2f}.\n\n"
+    )
+    notes = "".join(f"* {note}\n" for note in result["notes"])
+    return text + markdown([*head, "best pass"], rows) + "\n" + notes
+
+
+_WHEN = ("first pass", "best held-out pass", "last pass")
+
+
+def plot(result: dict[str, Any], path: Path) -> None:
+    """Draw both curves of each method."""
+    plt = pyplot()
+    figure, axes = plt.subplots(1, 2, figsize=(9.0, 3.8), layout="constrained")
+    titles = ("training lists", "held-out lists")
+    for place, part, title in zip(axes, ("train", "held_out"), titles, strict=True):
+        for row, marker in zip(result["rows"], "os^", strict=True):
+            mean = np.array(row[f"{part}_f1"])
+            spread = np.array(row[f"{part}_f1_std"])
+            passes = np.arange(1, len(mean) + 1)
+            (line,) = place.plot(
+                passes, mean, marker=marker, markersize=4, label=row["method"]
+            )
+            place.fill_between(
+                passes, mean - spread, mean + spread, color=line.get_color(), alpha=0.15
+            )
+        if part == "held_out":
+            base = result["base_f1"]
+            place.axhline(base, color="0.5", linestyle=":", label="base tagger")
+        place.set_title(title, loc="left")
+        place.set_xlabel("pass")
+        place.set_ylabel("chunk F1 (%)")
+        place.xaxis.get_major_locator().set_params(integer=True)
+        place.grid(alpha=0.3)
+    handles = axes[1].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=4, frameon=False)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)

@@ -1,0 +1,101 @@
+"""TM-Fig4: the 20 largest singular values of the mapped surrogate, both mappings.
+
+The surrogate is a perceptron after one pass over 4,000 lists; its weights are laid out
+as a matrix (D = 2) by TM-Alg1 and in the order of their ids.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.tm import grid
+from experiments.tm.grid import Tensor
+from experiments.tm.table1 import NOTES
+from experiments.tm.tables import markdown, pyplot
+from lowrank_jax.features import mapping
+
+__all__ = ["plot", "run", "table"]
+
+NUM_VALUES = 20
+
+
+def run(
+    scale: str, data_dir: Path | str | None, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Train the surrogate and decompose it; see `tm_table1.run` for the arguments."""
+    size = 4000 if scale == "full" else 500
+    task = grid.make_task(grid.read_lists(scale, data_dir, say), (size,))
+    surrogate = grid.surrogate_of(task, size).astype(np.float64)
+    rows = []
+    for name in ("surrogate", "sequential"):
+        setting = Tensor(mapping=name)
+        sizes = setting.shape(task.num_features).sizes
+        place = grid.place_of(setting, task.num_features, surrogate)
+        matrix = mapping.mapped(surrogate, place, sizes)
+        values = mapping.leading_singular_values(matrix, NUM_VALUES)
+        energy = float(values[0] ** 2 / (surrogate**2).sum())
+        rows.append(
+            {
+                "mapping": name,
+                "sizes": list(sizes),
+                "singular_values": values.tolist(),
+                "sigma_ratio": float(values[1] / values[0]),
+                "rank_one_energy": energy,
+            }
+        )
+        say(
+            f"{name:10} sigma2/sigma1 {rows[-1]['sigma_ratio']:.3f}, rank-1 energy "
+            f"{energy:.3f}"
+        )
+    return {
+        "experiment": "tm-fig4",
+        "scale": scale,
+        "size": size,
+        "num_features": task.num_features,
+        "num_nonzero": int((surrogate != 0).sum()),
+        "notes": list(NOTES[:2]),
+        "rows": rows,
+    }
+
+
+def table(result: dict[str, Any]) -> str:
+    """Write the singular values."""
+    text = (
+        f"Perceptron after one pass over {result['size']:,} lists: "
+        f"{result['num_nonzero']:,} of {result['num_features']:,} weights are not "
+        "zero.\n\n"
+    )
+    head = ["mapping", "matrix", "sigma_2 / sigma_1", "rank-1 energy"]
+    rows = [
+        [
+            row["mapping"],
+            "x".join(map(str, row["sizes"])),
+            f"{row['sigma_ratio']:.3f}",
+            f"{row['rank_one_energy']:.3f}",
+            ", ".join(f"{value:.1f}" for value in row["singular_values"][:5]),
+        ]
+        for row in result["rows"]
+    ]
+    notes = "".join(f"* {note}\n" for note in result["notes"])
+    return text + markdown([*head, "largest five"], rows) + "\n" + notes
+
+
+def plot(result: dict[str, Any], path: Path) -> None:
+    """Draw the singular values of both mappings."""
+    plt = pyplot()
+    figure, axes = plt.subplots(figsize=(5.6, 3.8), layout="constrained")
+    for row, marker in zip(result["rows"], "os", strict=True):
+        values = row["singular_values"]
+        label = f"{row['mapping']} ({row['rank_one_energy']:.0%} of the energy in one)"
+        axes.plot(range(1, len(values) + 1), values, marker=marker, label=label)
+    axes.set_xticks(range(1, NUM_VALUES + 1, 2))
+    axes.set_ylim(0)
+    axes.set_xlabel("index")
+    axes.set_ylabel("singular value")
+    axes.set_title("The mapped surrogate, 20 largest singular values", loc="left")
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=150)
+    plt.close(figure)

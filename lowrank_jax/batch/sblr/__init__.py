@@ -1,0 +1,1 @@
+"""Solvers of sparse bilinear logistic regression."""

@@ -1,0 +1,479 @@
+r"""Sparse bilinear logistic regression by block coordinate descent.
+
+Shi, Xu and Baraniuk, "Sparse bilinear logistic regression", 2014 (SBLR).
+
+.. math:: \min_{U, V, b} F = \mathcal L(U, V, b) + r_1(U) + r_2(V)  \qquad (4), (31)
+
+with the loss of `models.logistic` on the scores of `models.bilinear_logit`: two classes
+are the case m = 1 of many, so that Algorithm 2 is Algorithm 3 at m = 1. One `update` is
+one sweep: the left factors and the bias by a step of `block_step`, then the right
+factors and the bias (7a..7d, 32). With ``solver="minimise"`` each block is solved to a
+tolerance instead (Algorithm 1).
+
+A sweep reads the matrices twice, for :math:`X_i^\top U^k` and :math:`X_i V^k`;
+gradients, trials of the step size and all of `Info` follow from these two. The run ends
+when
+
+.. math:: q^k = \max\Big\{\frac{\|W^k - W^{k-1}\|_F}{1 + \|W^{k-1}\|_F},
+   \frac{|F^k - F^{k-1}|}{1 + F^{k-1}}\Big\} \le \epsilon  \qquad (8)
+
+`loops.converge` runs sweeps in one compiled program until then. U = V = 0 is always
+stationary: never start there.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowrank_jax import checks
+from lowrank_jax.batch.sblr.block_step import (
+    Block,
+    Search,
+    Stepped,
+    gradients,
+    minimise,
+    proximal_step,
+)
+from lowrank_jax.checks import InputError
+from lowrank_jax.linalg import penalties
+from lowrank_jax.linalg.penalties import Penalty
+from lowrank_jax.models import bilinear_logit, logistic
+from lowrank_jax.models.bilinear_logit import Params
+from lowrank_jax.models.logistic import Labelled
+from lowrank_jax.types import Learner
+
+__all__ = [
+    "Info",
+    "Stages",
+    "State",
+    "check_start",
+    "final_params",
+    "learner",
+    "stages",
+    "start_params",
+]
+
+_STARTS = ("paper", "label")
+
+
+class State(NamedTuple):
+    """What the next sweep needs, and nothing else."""
+
+    params: Params  # U, V, b
+    features: jax.Array  # (m, n, r, s)  X_i V
+    left_constant: jax.Array  # ()  L_u accepted last
+    right_constant: jax.Array  # ()  L_v accepted last
+    objective: jax.Array  # ()  F
+
+
+class Info(NamedTuple):
+    """What the theory and the report need of this sweep."""
+
+    objective: jax.Array  # ()  F^k
+    loss: jax.Array  # ()  its part without penalties
+    change: jax.Array  # ()  q^k, Eq. (8)
+    left_constant: jax.Array  # ()  L_u^k
+    right_constant: jax.Array  # ()  L_v^k
+    num_trials: jax.Array  # () int32  of constants; inner steps with "minimise"
+    decrease_slack: jax.Array  # ()  of Eq. (17), with the L_min given
+    tight_slack: jax.Array  # ()  of DR-S3, with the constants accepted
+    stationarity: jax.Array  # ()  dist(0, dF(W^k))
+    balance: jax.Array  # ()  residual of DR-S4, zero at a stationary point
+    left_support: jax.Array  # () int32  entries of U other than 0
+    right_support: jax.Array  # () int32  entries of V other than 0
+    converged: jax.Array  # () bool: q^k is within the tolerance
+
+
+class Stages(NamedTuple):
+    """A sweep in its parts, between which the matrices are read.
+
+    Attributes:
+      init: ``(params, features, targets, weights, is_scaled) -> State``; the features
+        are :math:`X_i V`.
+      first: ``(state, targets, weights) -> Stepped``: the left block has moved.
+      second: ``(state, one, meets, targets, weights) -> Stepped``: the right block has
+        moved; `meets` is :math:`X_i^T U^k`.
+      finish: ``(state, one, two, meets, features, targets, weights) -> (State, Info)``;
+        the features are :math:`X_i V^k`.
+    """
+
+    init: Callable[..., State]
+    first: Callable[..., Stepped]
+    second: Callable[..., Stepped]
+    finish: Callable[..., tuple[State, Info]]
+
+
+def learner(
+    *,
+    rank: int = 1,
+    mu1: float | jax.Array = 0.0,
+    mu2: float | jax.Array = 0.0,
+    nu1: float | jax.Array = 0.0,
+    nu2: float | jax.Array = 0.0,
+    left_penalty: Penalty | None = None,
+    right_penalty: Penalty | None = None,
+    solver: str = "proximal",
+    step: str = "backtracking",
+    start: str | Params = "paper",
+    scale_start: bool | None = None,
+    tolerance: float | jax.Array = 1e-3,
+    growth: float | jax.Array = 1.5,
+    least_constant: float | jax.Array = 1e-6,
+    block_tolerance: float | jax.Array = 1e-5,
+    max_block_steps: int = 1000,
+) -> Learner:
+    r"""Build the pair ``(init, update)`` on `Labelled` matrices; both are pure.
+
+    Args:
+      rank: r, at most the smaller side of a matrix; that of `start` where it is given.
+        Static.
+      mu1: of :math:`\|U\|_1` (SBLR-Eq5), zero or more. May be traced, like the next.
+      mu2: of :math:`\frac12\|U\|_F^2`.
+      nu1: of :math:`\|V\|_1`.
+      nu2: of :math:`\frac12\|V\|_F^2`.
+      left_penalty: :math:`r_1` in the place of mu1 and mu2.
+      right_penalty: :math:`r_2` in the place of nu1 and nu2.
+      solver: ``"proximal"``, one step a block (Algorithms 2 and 3), or ``"minimise"``,
+        each block solved to `block_tolerance` (Algorithm 1).
+      step: constant of a proximal step: ``"backtracking"`` (SBLR-Eq13..16), ``"tight"``
+        (DR-S1, DR-S2) or ``"lemma"`` (SBLR-L3.1, L6.1); ``"minimise"`` takes none.
+      start: ``"paper"`` (SBLR-I1), ``"label"`` (its correction) or the factors given.
+      scale_start: whether the factors are scaled to where F is least; None does so for
+        ``"label"`` alone.
+      tolerance: epsilon of Eq. (8). May be traced.
+      growth: :math:`\eta` of the backtracking, above 1. May be traced.
+      least_constant: :math:`L_{\min}` of the backtracking and of
+        `Info.decrease_slack`. May be traced.
+      block_tolerance: of ``"minimise"``, on the gradient mapping's norm.
+      max_block_steps: of ``"minimise"``, at most so many in a block. Static.
+
+    Raises:
+      InputError: if an argument is not as said, or would have no effect.
+    """
+    checks.whole(rank=rank, max_block_steps=max_block_steps)
+    checks.non_negative(mu1=mu1, mu2=mu2, nu1=nu1, nu2=nu2, tolerance=tolerance)
+    checks.positive(least_constant=least_constant, block_tolerance=block_tolerance)
+    checks.choice(("proximal", "minimise"), solver=solver)
+    checks.choice(("backtracking", "tight", "lemma"), step=step)
+    if isinstance(growth, float | int) and not growth > 1:
+        raise InputError(f"`growth` must be above 1, got {growth}.")
+    _refuse_idle(solver, step, growth, block_tolerance, max_block_steps)
+    check_start(start, rank)
+    left = _one_penalty("left_penalty", left_penalty, mu1=mu1, mu2=mu2)
+    right = _one_penalty("right_penalty", right_penalty, nu1=nu1, nu2=nu2)
+    parts = stages(
+        left,
+        right,
+        Search(step, growth, least_constant),
+        solver=solver,
+        tolerance=tolerance,
+        block_tolerance=block_tolerance,
+        max_block_steps=max_block_steps,
+    )
+
+    is_scaled = scale_start
+    if is_scaled is None:
+        is_scaled = isinstance(start, str) and start == "label"
+
+    def init(key: jax.Array, labelled: Labelled) -> State:
+        del key  # nothing is random
+        if isinstance(start, str):
+            params = start_params(labelled, rank=rank, start=start)
+        else:
+            params = start
+        features = bilinear_logit.left_features(labelled, params.right)
+        given = labelled.targets, labelled.weights
+        return parts.init(params, features, *given, is_scaled)
+
+    def update(state: State, labelled: Labelled) -> tuple[State, Info]:
+        given = labelled.targets, labelled.weights
+        one = parts.first(state, *given)
+        meets = bilinear_logit.right_features(labelled, one.factors)
+        two = parts.second(state, one, meets, *given)
+        features = bilinear_logit.left_features(labelled, two.factors)
+        return parts.finish(state, one, two, meets, features, *given)
+
+    return Learner(init, update)
+
+
+def _one_penalty(
+    name: str, penalty: Penalty | None, **strengths: float | jax.Array
+) -> Penalty:
+    """Return the penalty, or the elastic net of the strengths; refuse both."""
+    l1, l2 = strengths.values()
+    if penalty is None:
+        return penalties.elastic_net(l1=l1, l2=l2)
+    if not all(isinstance(s, float | int | np.number) and s == 0 for s in (l1, l2)):
+        first, second = strengths
+        raise InputError(
+            f"Give either `{name}`, or `{first}` and `{second}`, not both."
+        )
+    return penalty
+
+
+def _refuse_idle(
+    solver: str,
+    step: str,
+    growth: float | jax.Array,
+    block_tolerance: float | jax.Array,
+    max_block_steps: int,
+) -> None:
+    """Raise if an option was given that this solver, or this step, has no use for."""
+    usual = learner.__kwdefaults__ or {}
+    place, idle = f"solver={solver!r}", {"step": step, "growth": growth}
+    if solver == "proximal":
+        idle = {"block_tolerance": block_tolerance, "max_block_steps": max_block_steps}
+        if step != "backtracking":
+            place, idle = f"{place} with step={step!r}", idle | {"growth": growth}
+    for name, value in idle.items():
+        if isinstance(value, str | float | int) and value != usual[name]:
+            raise InputError(
+                f"`{name}` has no part in {place}, got {value!r}: leave it out."
+            )
+
+
+def stages(
+    left: Penalty,
+    right: Penalty,
+    search: Search,
+    *,
+    solver: str,
+    tolerance: float | jax.Array,
+    block_tolerance: float | jax.Array,
+    max_block_steps: int,
+) -> Stages:
+    """Build the parts of a sweep; the arguments are those of `learner`."""
+
+    def step_block(block: Block, penalty: Penalty, constant: jax.Array) -> Stepped:
+        if solver == "minimise":
+            return minimise(
+                block, penalty, tolerance=block_tolerance, max_steps=max_block_steps
+            )
+        return proximal_step(block, penalty, search, constant)
+
+    def init(
+        params: Params,
+        features: jax.Array,
+        targets: jax.Array,
+        weights: jax.Array,
+        is_scaled: bool,
+    ) -> State:
+        no_bias = jnp.zeros_like(params.bias)
+        linear = bilinear_logit.block_scores(features, params.left, no_bias)
+        if is_scaled:
+            size = _best_size(params, linear, targets, weights, left, right)
+            params = Params(size * params.left, size * params.right, params.bias)
+            features, linear = size * features, size * size * linear
+        loss = logistic.loss(linear + params.bias[None], targets, weights)
+        objective = loss + left.value(params.left) + right.value(params.right)
+        one = jnp.ones((), features.dtype)
+        return State(params, features, one, one, objective)
+
+    def first(state: State, targets: jax.Array, weights: jax.Array) -> Stepped:
+        params = state.params
+        block = Block(state.features, params.left, params.bias, targets, weights)
+        return step_block(block, left, state.left_constant)  # (7a), (7b)
+
+    def second(
+        state: State,
+        one: Stepped,
+        meets: jax.Array,
+        targets: jax.Array,
+        weights: jax.Array,
+    ) -> Stepped:
+        block = Block(meets, state.params.right, one.bias, targets, weights)
+        return step_block(block, right, state.right_constant)  # (7c), (7d)
+
+    def finish(
+        state: State,
+        one: Stepped,
+        two: Stepped,
+        meets: jax.Array,
+        features: jax.Array,
+        targets: jax.Array,
+        weights: jax.Array,
+    ) -> tuple[State, Info]:
+        params = Params(one.factors, two.factors, two.bias)
+        loss = logistic.loss(two.scores, targets, weights)
+        objective = loss + left.value(params.left) + right.value(params.right)
+        new = State(params, features, one.constant, two.constant, objective)
+
+        block = Block(meets, params.right, params.bias, targets, weights)
+        in_right, in_bias = gradients(block, two.scores)
+        in_left, _ = gradients(block._replace(features=features), two.scores)
+        distances = (
+            left.distance(params.left, in_left),
+            right.distance(params.right, in_right),
+            _norm(in_bias),
+        )
+        decrease, tight = _slacks(state, new, one, left, right, search, solver)
+        change = _change(state, new)
+        info = Info(
+            objective=objective,
+            loss=loss,
+            change=change,
+            left_constant=one.constant,
+            right_constant=two.constant,
+            num_trials=one.num_trials + two.num_trials,
+            decrease_slack=decrease,
+            tight_slack=tight,
+            stationarity=_norm(jnp.stack(distances)),
+            balance=_balance(params, left, right),
+            left_support=(params.left != 0).sum(dtype=jnp.int32),
+            right_support=(params.right != 0).sum(dtype=jnp.int32),
+            converged=change <= jnp.asarray(tolerance, objective.dtype),
+        )
+        return new, info
+
+    return Stages(init, first, second, finish)
+
+
+def check_start(start: str | Params, rank: int) -> None:
+    """Raise `InputError` unless it is a known start, or a model of this rank."""
+    if isinstance(start, str):
+        checks.choice(_STARTS, start=start)
+        return
+    for part in (start.left, start.right):
+        if np.shape(part)[-1] != rank:
+            raise InputError(
+                f"`rank` must be {np.shape(part)[-1]}, as `start` has it, got {rank}."
+            )
+
+
+def start_params(labelled: Labelled, *, rank: int, start: str = "paper") -> Params:
+    r"""Return the factors to start from, singular vectors of one matrix a class.
+
+    ``"paper"``: :math:`U^0 = -u_{1..r}`, :math:`V^0 = v_{1..r}` of the mean matrix
+    (SBLR-I1), the same for all classes. ``"label"``: :math:`+u`, :math:`+v` of
+    :math:`\sum_i\omega_i(y_{ic} - \frac1{m+1})X_i`, the downhill direction at the
+    score 0, where the labels that SBLR-I1 leaves out belong.
+
+    Args:
+      labelled: the matrices.
+      rank: r.
+      start: ``"paper"`` or ``"label"``.
+    """
+    x = labelled.x
+    shares = start_shares(labelled.targets, labelled.weights, start)
+    flat = jnp.einsum("nc,nk->ck", shares, x.reshape(x.shape[0], -1))
+    means = flat.reshape(-1, *x.shape[1:])
+    return start_vectors(means, rank=rank, num_classes=labelled.targets.shape[1])
+
+
+def start_shares(targets: jax.Array, weights: jax.Array, start: str) -> jax.Array:
+    """Return the share (n, 1 or m) of each matrix in those of `start_vectors`."""
+    checks.choice(_STARTS, start=start)
+    if start == "paper":
+        return -weights[:, None]  # -u and v of a matrix are u and v of its negative
+    return weights[:, None] * (targets - 1 / (targets.shape[1] + 1))
+
+
+def start_vectors(means: jax.Array, *, rank: int, num_classes: int) -> Params:
+    """Return the leading singular vectors of (1 or m, s, t) as factors of m classes."""
+    most = min(means.shape[1:])
+    if rank > most:
+        raise InputError(
+            f"`rank` must lie in 1..{most} for {means.shape[1]}x{means.shape[2]} "
+            f"matrices, got {rank}."
+        )
+    u, _, vt = jnp.linalg.svd(means, full_matrices=False)
+    left, right = u[:, :, :rank], vt[:, :rank].transpose(0, 2, 1)
+    return Params(
+        left=jnp.broadcast_to(left, (num_classes, *left.shape[1:])),
+        right=jnp.broadcast_to(right, (num_classes, *right.shape[1:])),
+        bias=jnp.zeros(num_classes, means.dtype),
+    )
+
+
+def _best_size(
+    params: Params,
+    linear: jax.Array,
+    targets: jax.Array,
+    weights: jax.Array,
+    left: Penalty,
+    right: Penalty,
+) -> jax.Array:
+    """Return the size of the factors, a power of two, at which F is least.
+
+    `linear` are the scores without the bias, which keeps its size.
+
+    Unit vectors score a large matrix so high that the loss is flat there, and the
+    first step under a sparse penalty falls to the stationary point 0.
+    """
+
+    def objective(size: jax.Array) -> jax.Array:
+        scores = size * size * linear + params.bias[None]
+        loss = logistic.loss(scores, targets, weights)
+        return loss + left.value(size * params.left) + right.value(size * params.right)
+
+    sizes = 2.0 ** jnp.arange(-12, 5).astype(linear.dtype)
+    return sizes[jnp.argmin(jax.vmap(objective)(sizes))]
+
+
+def _slacks(
+    old: State,
+    new: State,
+    one: Stepped,
+    left: Penalty,
+    right: Penalty,
+    search: Search,
+    solver: str,
+) -> tuple[jax.Array, jax.Array]:
+    """Return how much more F fell than Eq. (17) and DR-S3 promise.
+
+    A block solved to its minimum promises less for its longer way: what strong
+    convexity gives, the constants counting for nothing.
+    """
+    dtype = old.objective.dtype
+    counts = jnp.asarray(0 if solver == "minimise" else 1, dtype)
+    in_u, in_v = counts * new.left_constant, counts * new.right_constant
+    in_left = _square(new.params.left - old.params.left)
+    in_right = _square(new.params.right - old.params.right)
+    first = _square(one.bias - old.params.bias)
+    second = _square(new.params.bias - one.bias)
+    fall = old.objective - new.objective
+    least = jnp.asarray(search.least, dtype)
+    printed = least / 2 * (in_left + in_right + first + second)  # Eq. (17)
+    tight = (
+        (in_u + jnp.asarray(left.modulus, dtype)) * in_left
+        + (in_v + jnp.asarray(right.modulus, dtype)) * in_right
+        + in_u * first
+        + in_v * second
+    ) / 2  # DR-S3
+    return fall - printed, fall - tight
+
+
+def _change(old: State, new: State) -> jax.Array:
+    """Return q^k of Eq. (8)."""
+    move = jax.tree.map(lambda a, b: a - b, new.params, old.params)
+    length = jnp.sqrt(sum(_square(part) for part in move))
+    before = jnp.sqrt(sum(_square(part) for part in old.params))
+    fall = jnp.abs(new.objective - old.objective)
+    return jnp.maximum(length / (1 + before), fall / (1 + old.objective))
+
+
+def _balance(params: Params, left: Penalty, right: Penalty) -> jax.Array:
+    r"""Return the largest gap, over columns, of the identity DR-S4.
+
+    At a stationary point :math:`\langle u_j, \partial r_1\rangle = \langle v_j,
+    \partial r_2\rangle`, for the elastic net :math:`\mu_1\|u_j\|_1 + \mu_2\|u_j\|^2`.
+    """
+    in_left = (params.left * jax.grad(left.value)(params.left)).sum(1)
+    in_right = (params.right * jax.grad(right.value)(params.right)).sum(1)
+    return jnp.abs(in_left - in_right).max()
+
+
+def _square(x: jax.Array) -> jax.Array:
+    return (x * x).sum()
+
+
+def _norm(x: jax.Array) -> jax.Array:
+    return jnp.sqrt(_square(x))
+
+
+def final_params(state: State) -> Params:
+    """Return the model to predict with."""
+    return state.params

@@ -1,0 +1,1 @@
+"""Solvers and baselines of the spectral max-margin model."""

@@ -1,0 +1,280 @@
+r"""Spectral max-margin tagging by accelerated proximal gradient on a smoothed loss.
+
+SMM-X1: the maximum of each hinge is replaced by
+:math:`\mu \log \sum_z \exp(\cdot/\mu)`, which lies above it by at most
+:math:`\mu \log(\text{number of paths})` and has a Lipschitz gradient. Then (Nesterov)
+
+.. math:: H_{k+1} = \operatorname{prox}_{\tau R / L}(Z_k - \nabla f_\mu(Z_k) / L),
+   \qquad Z_{k+1} = H_{k+1} + \tfrac{t_k - 1}{t_{k+1}} (H_{k+1} - H_k),
+   \qquad t_{k+1} = \tfrac{1 + \sqrt{1 + 4 t_k^2}}2
+
+with two changes that spare evaluations. L is sought: it grows until
+
+.. math:: f_\mu(H_{k+1}) \le f_\mu(Z_k) + \langle\nabla f_\mu(Z_k), H_{k+1} - Z_k\rangle
+          + \tfrac L2 \|H_{k+1} - Z_k\|^2
+
+holds (the constant of SMM-X1 is safe and far too large), and shrinks a little each
+iteration. The momentum starts afresh where it points uphill (O'Donoghue and Candes).
+
+The gradient is the expected less the true counts, so it is also a dual point: with the
+expected Hamming cost it bounds the optimum of the *unsmoothed* problem from below
+(DR-M2), and with the hinge of H the gap is closed from both sides.
+
+One `update` is one iteration over the whole corpus, a `Lattice` from `fobos.lay_out`.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from lowrank_jax import checks
+from lowrank_jax.batch.smm.hinge import hinge_loss, smoothed_hinge
+from lowrank_jax.batch.smm.penalties import (
+    check_regulariser,
+    lower_bound,
+    proximal_step,
+    warm_start,
+)
+from lowrank_jax.models import hankel
+from lowrank_jax.streams.words import Lattice
+from lowrank_jax.types import Learner
+
+__all__ = ["Info", "State", "final_params", "learner"]
+
+
+class State(NamedTuple):
+    """What the next iteration needs, and what `final_params` may be asked for."""
+
+    params: hankel.Params  # H_k
+    ahead: hankel.Params  # Z_k
+    best_params: hankel.Params  # of the smallest unsmoothed objective so far
+    best_objective: jax.Array  # ()
+    momentum: jax.Array  # ()  t_k
+    curvature: jax.Array  # ()  L
+    lower_bound: jax.Array  # ()  the best so far (DR-M2)
+    right: hankel.Params  # right vectors or multipliers: see `spectral.Proximal`
+    num_iterations: jax.Array  # () int32
+
+
+class Info(NamedTuple):
+    """What the report needs of this iteration; of H_{k+1}, where it ends."""
+
+    objective: jax.Array  # ()  hinges + penalty, not smoothed
+    loss: jax.Array  # ()  hinges
+    smoothed_loss: jax.Array  # ()
+    penalty: jax.Array  # ()  tau R
+    rank: jax.Array  # () int32; -1 where no spectrum is computed
+    step_size: jax.Array  # ()  1 / L
+    num_evaluations: jax.Array  # () int32, of the smoothed loss
+    best_objective: jax.Array  # ()
+    lower_bound: jax.Array  # ()  on the optimum of the unsmoothed problem
+    gap: jax.Array  # ()  (best objective - lower bound) / best objective
+    is_complete: jax.Array  # () bool: the prox had room, or steps, enough
+    is_accepted: jax.Array  # () bool: the search found its L within `max_trials`
+    converged: jax.Array  # () bool: the gap is within the tolerance
+
+
+class _Trial(NamedTuple):
+    params: hankel.Params
+    penalty: jax.Array
+    rank: jax.Array
+    right: hankel.Params
+    is_complete: jax.Array
+    loss: jax.Array
+    curvature: jax.Array
+    is_accepted: jax.Array
+    num_trials: jax.Array
+
+
+def learner(
+    *,
+    smoothing: float | jax.Array = 0.1,
+    order: int = 3,
+    lower_orders: str = "none",
+    unfolding: str = "last",
+    regulariser: str = "nuclear",
+    strength: float | jax.Array = 1.0,
+    reduction: str = "sum",
+    has_boundary: bool = True,
+    svt: str = "full",
+    max_rank: int = 32,
+    num_subspace_steps: int = 1,
+    first_curvature: float | jax.Array = 1.0,
+    max_trials: int = 20,
+    tolerance: float | jax.Array = 1e-3,
+    dtype: jnp.dtype = jnp.float32,
+) -> Learner:
+    r"""Build the pair ``(init, update)``; both are pure.
+
+    Args:
+      smoothing: :math:`\mu`, positive. May be traced.
+      order: this and the next as in `fobos.learner`.
+      lower_orders: see there.
+      unfolding: see there.
+      regulariser: see there.
+      strength: :math:`\tau`, zero or more. May be traced.
+      reduction: ``"sum"`` or ``"mean"``.
+      has_boundary: see there.
+      svt: ``"full"``, ``"svd"`` or ``"truncated"``.
+      max_rank: room of the truncated one; `Info.is_complete` tells if it sufficed.
+      num_subspace_steps: of the truncated one.
+      first_curvature: L at the start; doubled until it suffices. May be traced.
+      max_trials: of one search for L; `Info.is_accepted` tells if they sufficed, else
+        the step goes by the last L tried. Static.
+      tolerance: relative gap within which `Info.converged` is True. May be traced.
+      dtype: of the matrices.
+    """
+    blocks = hankel.basis(order, lower_orders=lower_orders, unfolding=unfolding)
+    check_regulariser(regulariser, blocks, svt)
+    checks.choice(("sum", "mean"), reduction=reduction)
+    checks.choice(("full", "svd", "truncated"), svt=svt)
+    checks.positive(smoothing=smoothing, first_curvature=first_curvature)
+    checks.non_negative(strength=strength, tolerance=tolerance)
+    checks.whole(max_rank=max_rank, max_trials=max_trials)
+    checks.whole(num_subspace_steps=num_subspace_steps)
+
+    def init(key: jax.Array, lattice: Lattice) -> State:
+        zeros = hankel.zeros(blocks, lattice.num_symbols, dtype)
+        return State(
+            params=zeros,
+            ahead=zeros,
+            best_params=zeros,
+            best_objective=jnp.array(jnp.inf, dtype),
+            momentum=jnp.ones((), dtype),
+            curvature=jnp.asarray(first_curvature, dtype),
+            lower_bound=jnp.zeros((), dtype),
+            right=warm_start(
+                key, zeros, max_rank if svt == "truncated" else None, regulariser
+            ),
+            num_iterations=jnp.zeros((), jnp.int32),
+        )
+
+    def update(state: State, lattice: Lattice) -> tuple[State, Info]:
+        strengths = (jnp.asarray(strength, dtype),) * len(blocks)
+        scale = 1.0 / lattice.num_words if reduction == "mean" else 1.0
+        mu = jnp.asarray(smoothing, dtype)
+
+        start = smoothed_hinge(
+            blocks, state.ahead, lattice, mu, has_boundary=has_boundary
+        )
+        gradient = jax.tree.map(lambda part: scale * part, start.gradient)
+        bound = lower_bound(regulariser, gradient, scale * start.cost, strengths)
+        best_bound = jnp.maximum(state.lower_bound, bound)  # DR-M2
+
+        def attempt(last: _Trial) -> _Trial:
+            curvature = jnp.where(last.num_trials > 0, 2, 1) * last.curvature
+            size = 1 / curvature
+            half_way = jax.tree.map(lambda z, g: z - size * g, state.ahead, gradient)
+            moved = proximal_step(
+                regulariser,
+                half_way,
+                strengths,
+                size,
+                state.right,
+                num_steps=num_subspace_steps,
+                method="svd" if svt == "svd" else "gram",
+            )
+            loss = scale * hinge_loss(
+                blocks, moved.params, lattice, mu, has_boundary=has_boundary
+            )
+            shift = jax.tree.map(jnp.subtract, moved.params, state.ahead)
+            model = scale * start.loss + _dot(gradient, shift)
+            model = model + curvature / 2 * _dot(shift, shift)
+            # The losses are large sums: their rounding must not count as a failure.
+            slack = 4 * jnp.finfo(dtype).eps * jnp.abs(loss)
+            return _Trial(
+                params=moved.params,
+                penalty=moved.penalty,
+                rank=moved.rank,
+                right=moved.right,
+                is_complete=moved.is_complete,
+                loss=loss,
+                curvature=curvature,
+                is_accepted=loss <= model + slack,
+                num_trials=last.num_trials + 1,
+            )
+
+        none_yet = _Trial(
+            params=state.ahead,
+            penalty=jnp.zeros((), dtype),
+            rank=jnp.zeros((), jnp.int32),
+            right=state.right,
+            is_complete=jnp.array(True),
+            loss=jnp.zeros((), dtype),
+            curvature=jnp.asarray(0.8, dtype) * state.curvature,
+            is_accepted=jnp.array(False),
+            num_trials=jnp.zeros((), jnp.int32),
+        )
+        found = lax.while_loop(
+            lambda last: ~last.is_accepted & (last.num_trials < max_trials),
+            attempt,
+            none_yet,
+        )
+
+        move = jax.tree.map(jnp.subtract, found.params, state.params)
+        back = jax.tree.map(jnp.subtract, state.ahead, found.params)
+        momentum = jnp.where(_dot(back, move) > 0, 1, state.momentum)  # restart
+        following = (1 + jnp.sqrt(1 + 4 * momentum * momentum)) / 2
+        share = (momentum - 1) / following
+        ahead = jax.tree.map(lambda h, m: h + share * m, found.params, move)
+
+        loss = scale * hinge_loss(
+            blocks, found.params, lattice, None, has_boundary=has_boundary
+        )
+        objective = loss + found.penalty
+        is_best = objective < state.best_objective
+        best_objective = jnp.minimum(objective, state.best_objective)
+        gap = (best_objective - best_bound) / jnp.where(
+            best_objective > 0, best_objective, 1
+        )
+        new_state = State(
+            params=found.params,
+            ahead=ahead,
+            best_params=jax.tree.map(
+                lambda new, old: jnp.where(is_best, new, old),
+                found.params,
+                state.best_params,
+            ),
+            best_objective=best_objective,
+            momentum=following,
+            curvature=found.curvature,
+            lower_bound=best_bound,
+            right=found.right,
+            num_iterations=state.num_iterations + 1,
+        )
+        info = Info(
+            objective=objective,
+            loss=loss,
+            smoothed_loss=found.loss,
+            penalty=found.penalty,
+            rank=found.rank,
+            step_size=1 / found.curvature,
+            num_evaluations=found.num_trials + 1,
+            best_objective=best_objective,
+            lower_bound=best_bound,
+            gap=gap,
+            is_complete=found.is_complete,
+            is_accepted=found.is_accepted,
+            converged=gap <= jnp.asarray(tolerance, dtype),
+        )
+        return new_state, info
+
+    return Learner(init, update)
+
+
+def _dot(left: hankel.Params, right: hankel.Params) -> jax.Array:
+    products = [jnp.vdot(a, b) for a, b in zip(left, right, strict=True)]
+    return jnp.stack(products).sum()
+
+
+def final_params(state: State, iterate: str = "last") -> hankel.Params:
+    """Return the model to predict with.
+
+    Args:
+      state: after the last iteration.
+      iterate: ``"last"`` or ``"best"`` (smallest unsmoothed objective seen).
+    """
+    checks.choice(("last", "best"), iterate=iterate)
+    return state.params if iterate == "last" else state.best_params

@@ -1,0 +1,241 @@
+r"""Spectral max-margin tagging on a basis from which operators can be recovered.
+
+The problem and the iterations of `batch.fobos`, on the tied trigram basis of
+`models.hankel.tie_groups` (SMM-N5): rows are the strings of length 0, 1, 2, columns
+those of length 0, 1, and all entries uv that spell one string are equal,
+
+.. math:: \min_{H \in \mathbb H} \; \sum_i L_{[3]}(x^i, y^i; H) + \tau\|H\|_*, \qquad
+          H(u, v) = F(uv)                                 \qquad\text{(SMM-Eq8)}
+
+A position scores :math:`F(abc) + F(bc) + F(c)`, which stand in the columns of single
+symbols; on the subspace of tied matrices the subgradient is the mean over tied entries.
+Iteration t = 1, 2, ... with :math:`\eta_t = c/\sqrt t`:
+
+.. math:: H_{t+1/2} = H_t - \eta_t \overline{G_t}, \qquad
+   H_{t+1} = \arg\min_{H \in \mathbb H} \tfrac12\|H - H_{t+1/2}\|_F^2
+             + \eta_t\tau\|H\|_*
+
+``ties="projection"`` puts thresholding and averaging in place of the minimum, as the
+paper suggests (SMM-X2): not the proximal map of the problem, so neither does it go to
+the optimum, nor has the matrix low rank. ``ties="exact"`` solves it by ADMM from the
+multiplier of the iteration before.
+
+Then ``operators.recover(hankel.sub_blocks(final_params(state)), rank)`` makes a model
+with `rank` states (SMM-R1). If the block of P', S' is invertible but for symbols
+that are zero throughout (those of unseen letters), its rank is enough to give every
+learnt score back; fewer states approximate. Words should be laid out with
+``fobos.lay_out(..., has_end=True)``: else nothing ends in the boundary symbol, its
+column is zero, its row is not, and scores are lost.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from lowrank_jax import checks
+from lowrank_jax.batch.smm.fobos import inverse_root
+from lowrank_jax.batch.smm.hinge import hinge
+from lowrank_jax.linalg.svt import singular_values
+from lowrank_jax.linalg.ties import tied_prox
+from lowrank_jax.models import hankel
+from lowrank_jax.streams.words import Lattice
+from lowrank_jax.types import Learner
+
+__all__ = [
+    "BLOCKS",
+    "Info",
+    "State",
+    "average_strings",
+    "final_params",
+    "learner",
+    "table_params",
+]
+
+#: The basis without ties that `table_params` belongs to.
+BLOCKS = hankel.basis(3, lower_orders="stacked")
+
+
+class State(NamedTuple):
+    """What the next iteration needs, and what `final_params` may be asked for."""
+
+    params: jax.Array  # (1 + n + n^2, 1 + n)  H_t
+    best_params: jax.Array  # of the smallest objective so far
+    average: jax.Array  # of H_2..H_t, weighted by step size
+    best_objective: jax.Array  # ()
+    penalty: jax.Array  # ()  tau |H_t|_*
+    rank: jax.Array  # () int32
+    step_sum: jax.Array  # ()  sum of step sizes
+    multiplier: jax.Array  # of ADMM over eta_t, as H_t; (0, 0) for the projection
+    num_iterations: jax.Array  # () int32  t - 1
+
+
+class Info(NamedTuple):
+    """What the report needs of this iteration; of H_t, where it began."""
+
+    objective: jax.Array  # ()  loss + penalty
+    loss: jax.Array  # ()  hinges, summed or averaged over words
+    penalty: jax.Array  # ()  tau |H_t|_*
+    rank: jax.Array  # () int32: singular values that exceed the tolerance
+    step_size: jax.Array  # ()  eta_t
+    accuracy: jax.Array  # ()  share of letters right on the loss-augmented paths
+    best_objective: jax.Array  # ()
+    num_prox_steps: jax.Array  # () int32, of ADMM on the way to H_{t+1}
+    is_complete: jax.Array  # () bool: ADMM reached its tolerance; True if not asked
+    tie_violation: jax.Array  # ()  largest difference of tied entries of H_{t+1}: 0
+    converged: jax.Array  # () bool: False; no bound on the tied optimum is computed,
+    # and neither objective nor step tells how far a subgradient method has to go
+
+
+def average_strings(matrix: jax.Array) -> jax.Array:
+    """Replace each entry by the mean of those that spell the same string.
+
+    The same as `linalg.ties.average_ties` with `hankel.tie_groups`, without a table of
+    groups: single symbols stand in the first row and the first column, pairs in the
+    first column and the square of single symbols; nothing else is tied.
+
+    Args:
+      matrix: (1 + n + n^2, 1 + n).
+    """
+    n = matrix.shape[1] - 1
+    single = (matrix[0, 1:] + matrix[1 : 1 + n, 0]) / 2
+    pair = (matrix[1 : 1 + n, 1:] + matrix[1 + n :, 0].reshape(n, n)) / 2
+    matrix = matrix.at[0, 1:].set(single).at[1 : 1 + n, 0].set(single)
+    return matrix.at[1 : 1 + n, 1:].set(pair).at[1 + n :, 0].set(pair.reshape(-1))
+
+
+def table_params(matrix: jax.Array) -> hankel.Params:
+    """Return the learnt scores as parameters of the basis `BLOCKS`, to decode with.
+
+    Args:
+      matrix: (1 + n + n^2, 1 + n), from `final_params`.
+    """
+    return (matrix[:, 1:],)
+
+
+def learner(
+    *,
+    ties: str = "projection",
+    strength: float | jax.Array = 1.0,
+    step_size: float | jax.Array | Callable = 1.0,
+    reduction: str = "sum",
+    has_boundary: bool = True,
+    svt: str = "full",
+    tolerance: float | jax.Array = 1e-5,
+    max_prox_steps: int = 200,
+    dtype: jnp.dtype = jnp.float32,
+) -> Learner:
+    r"""Build the pair ``(init, update)``; both are pure. Words are laid out by `fobos`.
+
+    Args:
+      ties: ``"projection"`` (the paper's) or ``"exact"``.
+      strength: :math:`\tau`, zero or more. May be traced.
+      step_size: :math:`c` of :math:`\eta_t = c/\sqrt t`, which may be traced; or any
+        optax schedule, a function of the number of steps done.
+      reduction: ``"sum"`` of hinges (the paper's) or ``"mean"`` over words.
+      has_boundary: whether factors over the boundary symbol count.
+      svt: ``"full"`` (through the Gram matrix) or ``"svd"``.
+      tolerance: of ADMM, and of the rank: singular values up to this share of
+        :math:`\|H_{t+1/2}\|_F` count as zero. Positive. May be traced.
+      max_prox_steps: of ADMM in one iteration, at least 1. Static.
+      dtype: of the matrix.
+    """
+    checks.choice(("projection", "exact"), ties=ties)
+    checks.choice(("sum", "mean"), reduction=reduction)
+    checks.choice(("full", "svd"), svt=svt)
+    checks.non_negative(strength=strength)
+    checks.positive(step_size=step_size, tolerance=tolerance)
+    checks.whole(max_prox_steps=max_prox_steps)
+    is_exact = ties == "exact"
+    schedule = step_size if callable(step_size) else inverse_root(step_size)
+
+    def init(key: jax.Array, lattice: Lattice) -> State:
+        del key  # nothing is random
+        n = lattice.num_symbols
+        zeros = jnp.zeros((1 + n + n * n, 1 + n), dtype)
+        zero = jnp.zeros((), dtype)
+        return State(
+            params=zeros,
+            best_params=zeros,
+            average=zeros,
+            best_objective=jnp.array(jnp.inf, dtype),
+            penalty=zero,
+            rank=jnp.zeros((), jnp.int32),
+            step_sum=zero,
+            multiplier=zeros if is_exact else jnp.zeros((0, 0), dtype),
+            num_iterations=jnp.zeros((), jnp.int32),
+        )
+
+    def update(state: State, lattice: Lattice) -> tuple[State, Info]:
+        tau = jnp.asarray(strength, dtype)
+        scale = 1.0 / lattice.num_words if reduction == "mean" else 1.0
+        found = hinge(
+            BLOCKS, table_params(state.params), lattice, has_boundary=has_boundary
+        )
+        gradient = jnp.pad(scale * found.gradient[0], ((0, 0), (1, 0)))
+        loss = scale * found.loss
+        objective = loss + state.penalty
+        is_best = objective < state.best_objective
+        best_objective = jnp.minimum(objective, state.best_objective)
+
+        eta = schedule(state.num_iterations).astype(dtype)  # c / sqrt(t)
+        half_way = state.params - eta * average_strings(gradient)
+        moved = tied_prox(
+            half_way,
+            average_strings,
+            eta * tau,
+            start=eta * state.multiplier if is_exact else None,
+            method="admm" if is_exact else "projection",
+            tolerance=tolerance,
+            max_steps=max_prox_steps,
+            svt_method="svd" if svt == "svd" else "gram",
+        )
+        params = moved.matrix
+        values = singular_values(params)
+        cut = jnp.asarray(tolerance, dtype) * jnp.sqrt(jnp.vdot(half_way, half_way))
+        step_sum = state.step_sum + eta
+        new_state = State(
+            params=params,
+            best_params=jnp.where(is_best, state.params, state.best_params),
+            average=state.average + eta / step_sum * (params - state.average),
+            best_objective=best_objective,
+            penalty=tau * values.sum(),
+            rank=(values > cut).sum(dtype=jnp.int32),
+            step_sum=step_sum,
+            multiplier=moved.multiplier / eta if is_exact else state.multiplier,
+            num_iterations=state.num_iterations + 1,
+        )
+        num_letters = jnp.asarray(lattice.num_letters).astype(dtype)
+        info = Info(
+            objective=objective,
+            loss=loss,
+            penalty=state.penalty,
+            rank=state.rank,
+            step_size=eta,
+            accuracy=1 - found.num_wrong.astype(dtype) / num_letters,
+            best_objective=best_objective,
+            num_prox_steps=moved.num_steps,
+            is_complete=moved.converged if is_exact else jnp.array(True),
+            tie_violation=jnp.abs(params - average_strings(params)).max(),
+            converged=jnp.array(False),
+        )
+        return new_state, info
+
+    return Learner(init, update)
+
+
+def final_params(state: State, iterate: str = "last") -> jax.Array:
+    """Return the tied matrix, (1 + n + n^2, 1 + n).
+
+    `table_params` makes it a table to decode with, `hankel.sub_blocks` cuts it for the
+    recovery of operators.
+
+    Args:
+      state: after the last iteration.
+      iterate: ``"last"``, ``"best"`` (smallest objective seen) or ``"average"``.
+    """
+    checks.choice(("last", "best", "average"), iterate=iterate)
+    if iterate == "best":
+        return state.best_params
+    return state.params if iterate == "last" else average_strings(state.average)

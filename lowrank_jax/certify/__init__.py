@@ -1,0 +1,1 @@
+"""Certificates of a run on its own data."""

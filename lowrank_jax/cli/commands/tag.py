@@ -1,0 +1,210 @@
+"""``lowrank-jax tag``: label new text with a model."""
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator
+from typing import IO, TYPE_CHECKING, Any
+
+from lowrank_jax.checks import InputError
+from lowrank_jax.cli import arguments as kinds
+from lowrank_jax.cli import files
+
+if TYPE_CHECKING:
+    from lowrank_jax.data.corpus import Corpus
+    from lowrank_jax.estimators.tagger import Tagger
+
+__all__ = ["add_parser", "run"]
+
+_DESCRIPTION = """\
+Label text with a model that `train` wrote, and print the result.
+
+What is read depends on the format the model was trained on:
+  conll         columns as in the training file; the label may be there or not. Printed
+                are the same columns and one more, the predicted label.
+  segmentation  text, one sentence a line. Printed are its words, two spaces between.
+  nettalk       words, one a line, or a NETtalk file. Printed are columns: letter,
+                phoneme.
+"""
+
+_EPILOG = """\
+Probabilities of --marginals are the softmax of the model's scores over all labellings
+of a sentence. Those of a model trained by likelihood (crf) mean what they say; those of
+perceptron and max-margin models (sp, mira, bol, ...) order labels well but are not
+calibrated.
+
+Most of the time for little text goes into compilation: set JAX_COMPILATION_CACHE_DIR to
+a folder to keep compiled programs from one call to the next.
+
+examples:
+  lowrank-jax tag chunker new.txt > tagged.txt
+  cat new.txt | lowrank-jax tag chunker --k-best 3
+  lowrank-jax tag segmenter text.txt
+"""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the parser of this command."""
+    parser = commands.add_parser(
+        "tag",
+        help="label text with a model",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+    )
+    add = parser.add_argument
+    add("model", metavar="DIR", help="the model folder")
+    add("file", metavar="FILE", nargs="?", default="-", help="default: standard input")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--k-best",
+        metavar="K",
+        type=kinds.count,
+        help="print the K best labellings of each sentence, each below a line "
+        "'# NUMBER SCORE' that counts from 0",
+    )
+    which.add_argument(
+        "--marginals",
+        action="store_true",
+        help="print columns, and after the predicted label one more column, "
+        "LABEL/PROBABILITY, for each label",
+    )
+    files.add_data_dir(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Label a file; return the exit status."""
+    path = files.find_data(arguments.file, arguments.data_dir)
+
+    from lowrank_jax.estimators.speller import is_word_tagger
+    from lowrank_jax.estimators.tagger import Tagger
+
+    if is_word_tagger(arguments.model):
+        return _tag_words(arguments, path)
+    tagger = Tagger.load(arguments.model)
+    corpus, sentence_of_line = _read(path, tagger.format)
+    tagger.encoder.template.check_columns(len(corpus.columns), corpus.source)
+    if arguments.k_best is not None:
+        _write_k_best(sys.stdout, tagger, corpus, arguments.k_best)
+    elif arguments.marginals:
+        _write_marginals(sys.stdout, tagger, corpus)
+    elif tagger.format == "segmentation":
+        _write_words(sys.stdout, tagger, corpus, sentence_of_line)
+    else:
+        from lowrank_jax.data import write_conll
+
+        write_conll(sys.stdout, _without_classes(tagger, corpus), [tagger.tag(corpus)])
+    return 0
+
+
+def _tag_words(arguments: argparse.Namespace, path: str) -> int:
+    """Label the letters of words with a model of bi-symbols."""
+    from lowrank_jax.data import write_conll
+    from lowrank_jax.estimators.speller import WordTagger
+
+    for option, is_given in (
+        ("--k-best", arguments.k_best is not None),
+        ("--marginals", arguments.marginals),
+    ):
+        if is_given:
+            raise InputError(
+                f"{option} needs a model of features, and {arguments.model} is one of "
+                f"bi-symbols (smm), which gives its best labels alone; leave it out."
+            )
+    tagger = WordTagger.load(arguments.model)
+    corpus, _ = _read(path, "nettalk")
+    unseen = tagger.unseen_letters(corpus)
+    if unseen:
+        print(
+            f"lowrank-jax: the training data do not have the letter"
+            f"{'s' if len(unseen) > 1 else ''} {', '.join(unseen)} of {corpus.source}; "
+            f"such letters get the most frequent label.",
+            file=sys.stderr,
+        )
+    write_conll(sys.stdout, corpus, [tagger.predict(corpus)])
+    return 0
+
+
+def _read(path: str, file_format: str) -> tuple["Corpus", list[bool]]:
+    """Read text without labels; also tell which lines have a sentence."""
+    import numpy as np
+
+    from lowrank_jax import data
+    from lowrank_jax.data.characters import as_characters, code_points
+    from lowrank_jax.data.corpus import Corpus
+    from lowrank_jax.data.files import source_name
+
+    if file_format == "conll":
+        return data.read_conll(path, has_labels=False), []
+    lines = data.read_text(path).removesuffix("\n").split("\n")
+    if file_format == "nettalk":
+        lines = _letters_of(lines)
+    lines = ["".join(line.split()) for line in lines]
+    filled = [line for line in lines if line]
+    if not filled:
+        raise InputError(
+            f"{source_name(path)} holds no text; check that it is the right file."
+        )
+    characters = as_characters(code_points("".join(filled)))
+    offsets = np.cumsum([0, *map(len, filled)])
+    columns: tuple[Any, ...] = (characters,)
+    if file_format == "segmentation":
+        columns += data.character_columns(characters)
+    corpus = Corpus(columns, None, offsets, source_name(path))
+    return corpus, [bool(line) for line in lines]
+
+
+def _letters_of(lines: list[str]) -> list[str]:
+    """Take the letters alone, where the lines are those of a NETtalk file."""
+    if not any(line.count("\t") >= 2 for line in lines):
+        return lines
+    # A line of the header has no fields, or an empty one first.
+    return [line.split("\t")[0] for line in lines if line.count("\t") >= 2]
+
+
+def _write_words(
+    stream: IO[str], tagger: "Tagger", corpus: "Corpus", has_sentence: Iterable[bool]
+) -> None:
+    """Write segmented text, an empty line where the input has one."""
+    sentences = _words(corpus, tagger.tag(corpus))
+    for is_filled in has_sentence:
+        stream.write(("  ".join(next(sentences)) if is_filled else "") + "\n")
+
+
+def _words(corpus: "Corpus", labels: Any) -> Iterator[list[str]]:
+    from lowrank_jax.data import words_from_labels
+
+    return iter(words_from_labels(corpus.columns[0], labels, corpus.offsets))
+
+
+def _write_k_best(stream: IO[str], tagger: "Tagger", corpus: "Corpus", k: int) -> None:
+    from lowrank_jax.data import write_conll
+
+    shown = _without_classes(tagger, corpus)
+    for i, labellings in enumerate(tagger.k_best(corpus, k)):
+        sentence = shown.take([i])
+        for rank, found in enumerate(labellings):
+            stream.write(f"# {rank} {found.score:.6g}\n")
+            if tagger.format == "segmentation":
+                (words,) = _words(sentence, found.labels)
+                stream.write("  ".join(words) + "\n")
+            else:
+                write_conll(stream, sentence, [found.labels])
+
+
+def _write_marginals(stream: IO[str], tagger: "Tagger", corpus: "Corpus") -> None:
+    from lowrank_jax.data import write_conll
+
+    columns: list[Any] = [tagger.tag(corpus)]
+    probabilities = tagger.marginals(corpus).T.tolist()
+    for label, column in zip(tagger.encoder.labels, probabilities, strict=True):
+        columns.append([f"{label}/{value:.6f}" for value in column])
+    write_conll(stream, _without_classes(tagger, corpus), columns)
+
+
+def _without_classes(tagger: "Tagger", corpus: "Corpus") -> "Corpus":
+    """Drop the column that reading segmented text has added."""
+    import dataclasses
+
+    if tagger.format == "conll":
+        return corpus
+    return dataclasses.replace(corpus, columns=corpus.columns[:1])

@@ -1,0 +1,1 @@
+"""Which public data sets there are, and where they lie."""

@@ -1,0 +1,1 @@
+"""What a user holds: models that fit, predict, save and load."""

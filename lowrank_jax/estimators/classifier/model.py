@@ -1,0 +1,263 @@
+"""A classifier of matrices: numbers to scale, scores, and a folder to keep it in."""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowrank_jax import checks
+from lowrank_jax.checks import InputError
+from lowrank_jax.models import bilinear_logit, logistic
+from lowrank_jax.models.bilinear_logit import Params
+from lowrank_jax.store import folder as model_folder
+
+__all__ = [
+    "KIND",
+    "PICTURES",
+    "Classifier",
+    "Scaling",
+    "check_matrices",
+    "scaling_of",
+]
+
+#: Names of the pictures that may be in a model folder.
+PICTURES = ("patterns.png", "convergence.png", "path.png")
+
+KIND = "matrix classifier"
+_SCALES = ("global", "row", "none")
+_CHUNK = 1 << 24  # numbers scored at a time
+
+
+class Scaling(NamedTuple):
+    """How matrices are brought to scale: ``(x - shift) / size``.
+
+    Attributes:
+      shift: (1, 1) or (s, 1).
+      size: (1, 1) or (s, 1), positive.
+    """
+
+    shift: np.ndarray
+    size: np.ndarray
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """Return matrices (n, s, t) to scale, in their own dtype."""
+        return ((x - self.shift) / self.size).astype(x.dtype)
+
+
+def scaling_of(x: np.ndarray, scale: str) -> Scaling:
+    """Return the scaling of training matrices; see `classifier`.
+
+    Args:
+      x: (n, s, t).
+      scale: ``"global"``, ``"row"`` or ``"none"``.
+    """
+    checks.choice(_SCALES, scale=scale)
+    none = Scaling(np.zeros((1, 1)), np.ones((1, 1)))
+    if scale == "none":
+        return none
+    if scale == "global":
+        size = np.std(x, dtype=np.float64)
+        return none._replace(size=np.full((1, 1), size if size > 0 else 1.0))
+    shift = np.asarray(np.mean(x, axis=(0, 2), dtype=np.float64))[:, None]
+    size = np.std(x, axis=(0, 2), dtype=np.float64)[:, None]
+    return Scaling(shift, np.where(size > 0, size, 1.0))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Classifier:
+    """A model with all it needs to classify matrices.
+
+    Attributes:
+      classes: (num_classes,) labels in order.
+      params: factors and offsets, on the host, for matrices to scale. One set a class
+        other than the reference, which is the first of two classes and the last of
+        more; with one-vs-all of more than two classes one set a class.
+      scaling: of the training data.
+      settings: that it was fitted with, ready for JSON.
+      row_names: of the s rows, or ().
+      metadata: a summary of the fit, ready for JSON.
+      versions: of the packages that made it.
+    """
+
+    classes: np.ndarray
+    params: Params
+    scaling: Scaling
+    settings: Mapping[str, Any]
+    row_names: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of a matrix: s, t."""
+        return self.params.left.shape[1], self.params.right.shape[1]
+
+    @property
+    def rank(self) -> int:
+        """The rank r of the weights."""
+        return self.params.left.shape[2]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the weights."""
+        return np.dtype(self.params.left.dtype)
+
+    @property
+    def is_one_vs_all(self) -> bool:
+        """Whether each class has a problem of its own."""
+        return self.params.left.shape[0] == len(self.classes)
+
+    @property
+    def pattern_classes(self) -> np.ndarray:
+        """The class that each set of factors speaks for, (m,)."""
+        if self.is_one_vs_all:
+            return self.classes
+        return self.classes[1:] if len(self.classes) == 2 else self.classes[:-1]
+
+    @property
+    def weights(self) -> np.ndarray:
+        r""":math:`W_c = U_c V_c^\top` for matrices to scale, (m, s, t)."""
+        return np.einsum("csr,ctr->cst", self.params.left, self.params.right)
+
+    def scores(self, x: np.ndarray) -> np.ndarray:
+        """Return the score of each class, (n, num_classes); the reference has 0.
+
+        Args:
+          x: (n, s, t).
+
+        Raises:
+          InputError: if the matrices have another shape or are not finite.
+        """
+        found = self._scores(x)
+        if self.is_one_vs_all:
+            return found
+        zero = np.zeros((len(found), 1), found.dtype)
+        parts = (zero, found) if len(self.classes) == 2 else (found, zero)
+        return np.concatenate(parts, axis=1)
+
+    def probabilities(self, x: np.ndarray) -> np.ndarray:
+        """Return the probability of each class, (n, num_classes).
+
+        With one-vs-all these are the sigmoids of the scores, made to sum to 1.
+
+        Args:
+          x: (n, s, t).
+        """
+        found = self._scores(x)
+        with self._precision():
+            if self.is_one_vs_all:  # in logarithms: sigmoids may all be 0 in float32
+                return np.asarray(jax.nn.softmax(jax.nn.log_sigmoid(found), axis=-1))
+            return np.asarray(logistic.probabilities(jnp.asarray(found)))
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        """Return the class with the largest score, (n,) labels (SBLR-M2).
+
+        Args:
+          x: (n, s, t).
+        """
+        return self.classes[self.scores(x).argmax(1)]
+
+    def save(self, folder: model_folder.Path, **pictures: bytes) -> None:
+        """Write the model folder, replacing an earlier one when this one is complete.
+
+        Args:
+          folder: where; made if it is not there.
+          **pictures: PNG files to put beside the model, by name without ``.png``.
+
+        Raises:
+          InputError: if the folder holds anything that is not of a model.
+        """
+        model_folder.check_target(folder, PICTURES, kind=KIND)
+        about = {
+            "classes": self.classes.tolist(),
+            "shape": list(self.shape),
+            "rank": self.rank,
+            "dtype": self.dtype.name,
+            "settings": dict(self.settings),
+            "row_names": list(self.row_names),
+            "training": dict(self.metadata),
+            "versions": dict(self.versions),
+        }
+        arrays = {
+            **self.params._asdict(),
+            "classes": self.classes,
+            "shift": self.scaling.shift,
+            "size": self.scaling.size,
+        }
+        content = model_folder.Content(about, arrays)
+        extra = {f"{name}.png": picture for name, picture in pictures.items()}
+        model_folder.write(folder, KIND, content, extra)
+
+    @staticmethod
+    def load(folder: model_folder.Path) -> "Classifier":
+        """Read a model folder.
+
+        Raises:
+          InputError: if it is no such folder, of another version, cut short, damaged.
+        """
+        about, arrays = model_folder.read(folder, KIND)
+        try:
+            parts: Any = (arrays[name] for name in Params._fields)
+            return Classifier(
+                classes=arrays["classes"],
+                params=Params(*parts),
+                scaling=Scaling(arrays["shift"], arrays["size"]),
+                settings=about["settings"],
+                row_names=tuple(about["row_names"]),
+                metadata=about["training"],
+                versions=about["versions"],
+            )
+        except (KeyError, TypeError) as error:
+            raise InputError(
+                f"{os.fspath(folder)} is damaged ({error} is missing); fit the model "
+                f"again."
+            ) from None
+
+    def _scores(self, x: np.ndarray) -> np.ndarray:
+        """Scores as the model has them, (n, m), some matrices at a time."""
+        x = check_matrices(x)
+        if x.shape[1:] != self.shape:
+            raise InputError(
+                f"`x` must hold matrices of {self.shape[0]}x{self.shape[1]} as the "
+                f"model was fitted on, got {x.shape[1]}x{x.shape[2]}."
+            )
+        size = max(1, min(len(x), _CHUNK // (x.shape[1] * x.shape[2])))
+        found = []
+        with self._precision():
+            for begin in range(0, len(x), size):
+                part = self.scaling(x[begin : begin + size]).astype(self.dtype)
+                missing = size - len(part)  # one shape for all, so one program
+                part = np.pad(part, ((0, missing), (0, 0), (0, 0)))
+                found.append(np.asarray(_score(self.params, part)))
+        return np.concatenate(found)[: len(x)]
+
+    def _precision(self) -> Any:
+        """The precision of the weights, whatever that of the process is."""
+        return jax.enable_x64(self.dtype == np.float64)
+
+
+_score = jax.jit(bilinear_logit.scores)
+
+
+def check_matrices(x: np.ndarray) -> np.ndarray:
+    """Check matrices and return them in float32 or float64."""
+    x = np.asarray(x)
+    if x.ndim != 3 or 0 in x.shape:
+        raise InputError(
+            f"`x` must have three dimensions (matrices, rows, columns) and no empty "
+            f"one, got shape {x.shape}."
+        )
+    if x.dtype.kind not in "fiub":
+        raise InputError(f"`x` must hold real numbers, got dtype {x.dtype}.")
+    if x.dtype not in (np.float32, np.float64):
+        x = x.astype(np.float32)
+    if not np.isfinite(x).all():
+        place = tuple(int(i) for i in np.argwhere(~np.isfinite(x))[0])
+        raise InputError(
+            f"`x` must be finite, got {x[place]} at {place}; fill or remove it."
+        )
+    return x

@@ -1,0 +1,149 @@
+r"""What comes after a run of BOL: the averaged model and the exact conjugate.
+
+Averaging in the dual (DR-B9) takes the mean of Theta over rounds and maps it once;
+averaging the factors (BOL-X2) takes the means of alpha, beta and the scale. Which of
+the two a state is for shows in which of its sums are there.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from lowrank_jax import linalg
+from lowrank_jax.linalg import max_tree
+from lowrank_jax.models import bilinear
+from lowrank_jax.online.bol import block as bol_block
+from lowrank_jax.online.bol import exact
+from lowrank_jax.online.bol.state import State
+
+__all__ = ["conjugate", "final_params"]
+
+
+def final_params(
+    state: State, *, num_power_steps: int = 64, chunk_size: int = 256
+) -> bilinear.Params:
+    """Return the model to predict with, averaged as the learner was told to.
+
+    Args:
+      state: of any variant.
+      num_power_steps: about so many steps of subspace iteration at most for the mirror
+        map of the average; a chunk of blocks stops where it has converged.
+      chunk_size: blocks mapped at a time; bounds the memory.
+    """
+    params, sums = state.params, state.sums
+    if sums is None:
+        return params
+    labels = state.blocks.shape[1]
+    num_rounds = jnp.maximum(state.num_rounds, 1).astype(state.blocks.dtype)
+    transitions = params.transitions
+    if transitions is not None and sums.transitions is not None:
+        transitions = transitions - sums.transitions / num_rounds
+    if sums.blocks is not None:
+        zero = params.table[:, :labels] - sums.table / num_rounds
+        if state.sigma is not None:
+            columns = _mean_exact(state, num_rounds, params.table.shape)
+        else:
+            columns = _mean_blocks(state, num_rounds, num_power_steps, chunk_size)
+        table = jnp.concatenate([zero, columns], axis=1)
+        return params._replace(table=table, transitions=transitions)
+    if state.pair is None:
+        table = params.table - sums.table / num_rounds
+        return params._replace(table=table, transitions=transitions)
+    rows = bilinear.split(params.table, labels)
+    totals = bilinear.split(sums.table, labels)
+    weights = state.pair.weight_sums
+    left = (weights[0] * rows.left - totals.left) / num_rounds  # BOL-X2
+    right = (weights[1] * rows.right - totals.right) / num_rounds
+    zero = rows.zero - totals.zero / num_rounds
+    table = jnp.concatenate([zero, bilinear.join(left, right)], axis=1)
+    return bilinear.Params(table, transitions, sums.scale / num_rounds)
+
+
+def _mean_blocks(
+    state: State, num_rounds: jax.Array, num_power_steps: int, chunk_size: int
+) -> jax.Array:
+    """Map the average of Theta, block by block (DR-B9); returns columns S..
+
+    Most blocks were never touched: their average is zero, as is their map, and they are
+    passed over. A block may have come back to zero and have an average all the same.
+    """
+    assert state.sums is not None and state.sums.blocks is not None
+    block_sums = state.sums.blocks
+    num_rows, labels = state.blocks.shape[:2]
+    chunk_size = min(chunk_size, num_rows)
+    is_touched = (state.blocks != 0).any(axis=(1, 2))
+    is_touched = is_touched | (block_sums != 0).any(axis=(1, 2))
+    (touched,) = jnp.nonzero(is_touched, size=num_rows, fill_value=num_rows - 1)
+    touched = jnp.pad(
+        touched.astype(jnp.int32), (0, chunk_size), constant_values=num_rows - 1
+    )
+    num_chunks = (is_touched.sum(dtype=jnp.int32) + chunk_size - 1) // chunk_size
+    tolerance = 8 * jnp.finfo(state.blocks.dtype).eps
+
+    def one(n: jax.Array, columns: jax.Array) -> jax.Array:
+        ids = lax.dynamic_slice_in_dim(touched, n * chunk_size, chunk_size)
+        mean = state.blocks[ids] - block_sums[ids] / num_rounds
+        start = bilinear.split(state.params.table[ids], labels).right
+        start = start + bol_block.NUDGE * state.nudge[None]
+
+        Carry = tuple[jax.Array, jax.Array, linalg.Subspace]
+
+        def energy(found: linalg.Subspace) -> jax.Array:
+            return (found.left * found.left).sum(axis=(1, 2))
+
+        def goes_on(carry: Carry) -> jax.Array:
+            # Where two singular values tie the vectors never settle, the energy
+            # does: it is what the model is chosen for.
+            step, before, found = carry
+            has_grown = energy(found) > (1 + tolerance) * before
+            return (step < num_power_steps) & has_grown.any()
+
+        def go(carry: Carry) -> Carry:
+            step, _, found = carry
+            new = linalg.leading_subspace(mean, found.right, num_steps=4)
+            return step + 4, energy(found), new
+
+        found = linalg.leading_subspace(mean, start, num_steps=4)
+        begin = (jnp.array(4, jnp.int32), jnp.zeros_like(mean[:, 0, 0]), found)
+        _, _, found = lax.while_loop(goes_on, go, begin)
+        return columns.at[ids].set(bilinear.join(found.left, found.right))
+
+    columns = jnp.zeros_like(state.params.table[:, labels:])
+    return lax.fori_loop(jnp.zeros_like(num_chunks), num_chunks, one, columns)
+
+
+def _mean_exact(
+    state: State, num_rounds: jax.Array, shape: tuple[int, ...]
+) -> jax.Array:
+    """Map the average of Theta by the true mirror map: one block."""
+    assert state.sums is not None and state.sums.blocks is not None
+    labels = state.blocks.shape[1]
+    mean = state.blocks - state.sums.blocks / num_rounds
+    values = jnp.linalg.svd(mean, compute_uv=False)[:, 0]
+    table = jnp.zeros(shape, mean.dtype)
+    nowhere = jnp.array(shape[0] - 1, jnp.int32)
+    table, _, _ = exact.map_top(table, mean, max_tree.build(values), nowhere, labels)
+    return table[:, labels:]
+
+
+def conjugate(state: State, *, chunk_size: int = 4096) -> jax.Array:
+    r"""Return :math:`F^*(\Theta_t)` by an SVD of every block, 0-order part included.
+
+    The running `State.conjugate` of ``"block"`` and ``"paper"`` comes from a few power
+    steps and is a lower bound; a certificate ends with this one.
+    """
+    labels = state.blocks.shape[1]
+    rank = bilinear.rank_of(state.params.table, labels)
+
+    def energy(block: jax.Array) -> jax.Array:
+        values = jnp.linalg.svd(block, compute_uv=False)
+        return (values[:rank] ** 2).sum()
+
+    energies = lax.map(energy, state.blocks, batch_size=chunk_size)
+    is_block = state.pair is None and state.sigma is None
+    total = energies.sum() if is_block else energies.max()
+    zero = state.params.table[:, :labels]
+    total = total + (zero * zero).sum()
+    if state.params.transitions is not None:
+        total = total + (state.params.transitions**2).sum()
+    return total / 2

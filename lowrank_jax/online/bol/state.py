@@ -1,0 +1,26 @@
+"""The state of BOL on sequences, shared by its variants."""
+
+from typing import NamedTuple
+
+import jax
+
+from lowrank_jax.linalg import max_tree
+from lowrank_jax.models import bilinear
+from lowrank_jax.online.bol import block as bol_block
+from lowrank_jax.online.bol import paper
+
+__all__ = ["State"]
+
+
+class State(NamedTuple):
+    """What the next round needs, and nothing else."""
+
+    params: bilinear.Params  # W_t and w_t
+    blocks: jax.Array  # (K + 1, S, S + 1)  Theta_t
+    sums: bol_block.Sums | None  # lazy sums for averaging
+    pair: paper.Pair | None  # variant "paper"
+    sigma: max_tree.MaxTree | None  # variant "exact": sigma_1 of each block
+    block: jax.Array | None  # variant "exact": the block in use
+    nudge: jax.Array  # (rank, S + 1)  random directions that start a new block
+    conjugate: jax.Array  # ()  F*(Theta_t), 0-order part included
+    num_rounds: jax.Array  # () int32  t

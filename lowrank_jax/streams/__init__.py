@@ -1,0 +1,1 @@
+"""Host arrays to the device, one example at a time."""

@@ -1,0 +1,13 @@
+"""Statements of SMM: states of automata, splitting methods."""
+
+from typing import TYPE_CHECKING
+
+from lowrank_jax import lazy
+
+if TYPE_CHECKING:
+    from lowrank_jax.theory.smm import splitting as splitting
+    from lowrank_jax.theory.smm import states as states
+
+_MODULES = "splitting states".split()
+
+__all__, __getattr__, __dir__ = lazy.attach(__name__, {name: name for name in _MODULES})

@@ -1,0 +1,402 @@
+"""The statements of TM on the steps of Tensor-MIRA, and their trials.
+
+Rounds are drawn once. Each is done twice: with dense tensors, sub-step by sub-step, in
+NumPy (here), and by the learner, which never builds a tensor.
+"""
+
+import functools
+import itertools
+import string
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowrank_jax.data import lists as data
+from lowrank_jax.models.tensor import Shape
+from lowrank_jax.online import tensor_mira
+from lowrank_jax.theory.certificate import at_most, equal
+from lowrank_jax.theory.tm import steps as pa
+from lowrank_jax.verify.statement import Effort, Found, Statement
+
+__all__ = ["STATEMENTS"]
+
+_SIZE, _ORDER, _COMPONENTS, _SWEEPS = 3, 2, 2, 3
+_ROUND = _ORDER * _COMPONENTS  # sub-steps of one sweep
+_PAPER, _EXACT, _BCD = "paper", "exact", "bcd"  # TM-Eq6, DR-T1, DR-T2
+
+
+class _Rounds(NamedTuple):
+    """Rounds of Tensor-MIRA: where they begin, and the mistake they mend."""
+
+    vectors: Any  # (N, D, H, n)
+    difference: Any  # (N, n, ..., n)
+    cost: Any  # (N,)
+    limit: Any  # (N,)  C
+
+
+class _Substeps(NamedTuple):
+    """All S sub-steps of the rounds, done with dense tensors."""
+
+    problem: pa.Subproblem  # (N, S, ...) of TM-N4: the centre is the vector as it is
+    target: pa.Subproblem  # (N, S, ...) TM-Eq3 in the vector: the centre is g/B
+    before: Any  # (N, S, n)
+    after: Any  # (N, S, n)
+    is_clipped: Any  # (N, S) bool
+    vectors: Any  # (N, S, D, H, n) after each
+    objectives: Any  # (N, S + 1)  TM-Eq3
+    scale: Any  # (N, S)  of the terms TM-Eq3 is made from
+
+
+def _dense(vectors: Any) -> Any:
+    """Sum the outer products of all components, (N, n, ..., n)."""
+    letters = string.ascii_lowercase[: vectors.shape[1]]
+    terms = ",".join("yz" + letter for letter in letters)
+    return np.einsum(f"{terms}->y{letters}", *vectors.swapaxes(0, 1))
+
+
+def _contract(whole: Any, vectors: Any, d: int) -> Any:
+    """Contract tensors with all of the (N, D, n) vectors but the d-th."""
+    letters = string.ascii_lowercase[: whole.ndim - 1]
+    others = [i for i in range(whole.ndim - 1) if i != d]
+    terms = ",".join(["y" + letters, *("y" + letters[i] for i in others)])
+    parts = [vectors[:, i] for i in others]
+    return np.einsum(f"{terms}->y{letters[d]}", whole, *parts)
+
+
+def _dot(left: Any, right: Any) -> Any:
+    return (left * right).sum(tuple(range(1, left.ndim)))
+
+
+def _substeps(step: str, rounds: _Rounds) -> _Substeps:
+    """Do the sub-steps of some sweeps over all vectors."""
+    vectors, difference, cost, limit = rounds
+    order, num_components = vectors.shape[1:3]
+    first = _dense(vectors)
+    sizes = np.abs(first)
+    rows: list[tuple] = []
+    objectives = [limit * np.maximum(cost - _dot(first, difference), 0)]
+    for _, h, d in itertools.product(
+        range(_SWEEPS), range(num_components), range(order)
+    ):
+        own = vectors[:, :, h]
+        w, phi = own[:, d], _contract(difference, own, d)
+        others = vectors.copy()
+        others[:, :, h] = 0
+        rest = _dense(others)
+        weight = np.delete((own * own).sum(2), d, axis=1).prod(1)
+        centre = _contract(first - rest, own, d) / weight[:, None]
+        residual = cost - _dot(rest, difference)
+        problem = pa.Subproblem(w, phi, residual, weight, limit)
+        target = problem._replace(centre=centre)
+        if step != _BCD:
+            centre = w
+        largest = limit if step == _PAPER else limit / weight
+        square = _dot(phi, phi)
+        gap = np.maximum(residual - _dot(centre, phi), 0)
+        full = np.where(square > 0, gap / np.where(square > 0, square, 1), 0)
+        new = centre + np.minimum(largest, full)[:, None] * phi
+        vectors = vectors.copy()
+        vectors[:, d, h] = new
+        whole = _dense(vectors)
+        moved, sizes = whole - first, np.maximum(sizes, _dense(np.abs(vectors)))
+        hinge = np.maximum(cost - _dot(whole, difference), 0)
+        objectives.append(_dot(moved, moved) / 2 + limit * hinge)
+        size = _dot(sizes, sizes) + limit * (cost + _dot(sizes, np.abs(difference)))
+        rows.append((problem, target, w, new, full > largest, vectors, size))
+    *stacked, scale = jax.tree.map(lambda *parts: np.stack(parts, axis=1), *rows)
+    problem, target, before, after, is_clipped, steps = stacked
+    values = np.stack(objectives, axis=1)
+    return _Substeps(problem, target, before, after, is_clipped, steps, values, scale)
+
+
+@functools.lru_cache
+def _rounds(effort: Effort, order: int, size: int) -> _Rounds:
+    """Draw rounds: many scales and limits, ties, zeros, equal components."""
+    rng = effort.generator(11, order, size)
+    number = effort.trials(400, 6000)
+    vectors = rng.normal(size=(number, order, _COMPONENTS, size))
+    vectors *= 10 ** rng.uniform(-0.5, 0.5, (number, order, 1, 1))
+    difference = rng.normal(size=(number,) + (size,) * order)
+    difference[::7] = np.round(difference[::7])  # counts: sparse, with ties
+    scales = 10.0 ** rng.integers(-8, 9, number)
+    scales[::2] = 1
+    vectors *= scales.reshape(-1, 1, 1, 1) ** (1 / order)
+    difference /= scales.reshape((-1,) + (1,) * order)
+    has_equal = _has_equal(number)
+    vectors[has_equal] = vectors[has_equal][:, :, :1]
+    margin = _dot(_dense(vectors), difference)  # of a mistake it is negative
+    difference *= np.where(margin > 0, -1, 1).reshape((-1,) + (1,) * order)
+    difference[1] = 0
+    cost = rng.uniform(0.05, 1, number)
+    limit = 10 ** rng.uniform(-5, 2, number) * scales**2  # as TM-Eq3 scales
+    return _Rounds(vectors, difference, cost, limit)
+
+
+def _has_equal(number: int) -> Any:
+    return np.arange(number) % 5 == 0
+
+
+@functools.lru_cache
+def _traces(effort: Effort, step: str, order: int, size: int) -> _Substeps:
+    return _substeps(step, _rounds(effort, order, size))
+
+
+_MAIN = (_ORDER, _SIZE)
+
+
+def _shapes(effort: Effort) -> tuple[tuple[int, int], ...]:
+    """Order and size: of the learner's rounds first; of 1 x 1; of order 3."""
+    return (_MAIN,) if effort.is_quick else (_MAIN, (2, 1), (3, 2))
+
+
+class _Learnt(NamedTuple):
+    vectors: Any  # (N, D, H, n)
+    info: tensor_mira.Info
+
+
+@functools.lru_cache
+def _learnt(effort: Effort, step: str) -> _Learnt:
+    """Let the learner do the rounds: two candidates, the worse without features."""
+    vectors, difference, cost, limit = _rounds(effort, *_MAIN)
+    number, num_cells = len(cost), _SIZE**_ORDER
+    lists = data.Lists(
+        feature_ids=np.tile(np.arange(num_cells, dtype=np.int32), number),
+        values=difference.transpose(0, *range(_ORDER, 0, -1)).reshape(-1),  # cells
+        candidate_offsets=np.repeat(np.arange(number + 1), 2)[1:] * num_cells,
+        list_offsets=2 * np.arange(number + 1),
+        quality=np.stack([np.ones(number), 1 - cost], axis=1).reshape(-1),
+        num_features=num_cells,
+    )
+    shape = Shape((_SIZE,) * _ORDER, _COMPONENTS)
+
+    def one(corpus: data.ListStream, inputs: tuple) -> _Learnt:
+        vectors, limit, index = inputs
+        learner = tensor_mira.learner(
+            shape=shape, step=step, max_step_size=limit, dtype=jnp.float64
+        )
+        start = tensor_mira.State(tuple(vectors), None, jnp.zeros((), jnp.int32))
+        state, info = learner.update(start, data.candidates(corpus, index))
+        return _Learnt(jnp.stack(state.params), info)
+
+    inputs = (vectors, limit, np.arange(number, dtype=np.int32))
+    run = jax.jit(lambda c, x: jax.lax.map(functools.partial(one, c), x))
+    return jax.device_get(run(data.stream_lists(lists), inputs))
+
+
+_descent = jax.jit(pa.descent_certificate)
+_solution = jax.jit(pa.solution_certificate)
+_comparison = jax.jit(pa.comparison_certificate)
+_objective = jax.jit(pa.objective_certificate)
+_equal = jax.jit(equal, static_argnames="num_axes")
+
+
+def _step_descent(step: str, effort: Effort) -> Iterator[Found]:
+    for shape in _shapes(effort):
+        found = _traces(effort, step, *shape)
+        certificate = _descent(found.problem, found.before, found.after)
+        yield Found(certificate, f"sub-steps of rounds, {shape[0]} modes of {shape[1]}")
+
+
+def _step_solves(step: str, effort: Effort) -> Iterator[Found]:
+    rng = effort.generator(7)
+    for shape in _shapes(effort):
+        found = _traces(effort, step, *shape)
+        problem = found.problem if step == _EXACT else found.target
+        certificate = _solution(problem, found.after)
+        yield Found(certificate, f"sub-steps of rounds, {shape[0]} modes of {shape[1]}")
+        for share in (0, 0.5, 0.999, 1.001, 2):
+            other = problem.centre + share * (found.after - problem.centre)
+            certificate = _comparison(problem, found.after, other)
+            yield Found(certificate, f"the step times {share}")
+        size = np.sqrt((found.after**2).sum(-1, keepdims=True))
+        for spread in (1e-3, 1.0):
+            other = found.after + spread * size * rng.normal(size=found.after.shape)
+            certificate = _comparison(problem, found.after, other)
+            yield Found(certificate, f"vectors at distance {spread}")
+
+
+def _objective_falls(step: str, effort: Effort) -> Iterator[Found]:
+    for shape in _shapes(effort):
+        found = _traces(effort, step, *shape)
+        certificate = _objective(found.objectives, found.scale)
+        yield Found(certificate, f"{_SWEEPS} sweeps, {shape[0]} modes of {shape[1]}")
+    if effort.is_quick and step == _EXACT:
+        return
+    info = _learnt(effort, step).info
+    ends = np.stack([info.objective, info.objective_after], axis=1)
+    size = _traces(effort, step, *_MAIN).scale[:, _ROUND - 1 : _ROUND]
+    yield Found(_objective(ends, size), "rounds of the learner")
+
+
+def _learner_rounds(effort: Effort) -> Iterator[Found]:
+    for step in (_PAPER, _BCD) if effort.is_quick else (_PAPER, _EXACT, _BCD):
+        learnt, found = _learnt(effort, step), _traces(effort, step, *_MAIN)
+        is_mistake = learnt.info.is_mistake
+        certificate = _equal(
+            _dense(learnt.vectors),
+            _dense(found.vectors[:, _ROUND - 1]),
+            num_axes=_ORDER,
+            assumptions_met=is_mistake,
+            scale=np.sqrt(found.scale[:, _ROUND - 1]),
+        )
+        yield Found(certificate, f"tensors after a round, {step}")
+        certificate = _equal(
+            learnt.info.objective_after,
+            found.objectives[:, _ROUND],
+            assumptions_met=is_mistake,
+            scale=found.scale[:, _ROUND - 1],
+        )
+        yield Found(certificate, f"objective after a round, {step}")
+
+
+def _only_first(effort: Effort) -> Iterator[Found]:
+    check = jax.jit(jax.vmap(pa.only_first_certificate))
+    is_clipped = _traces(effort, _PAPER, *_MAIN).is_clipped[:, 0]
+    before, after = _rounds(effort, *_MAIN).vectors, _learnt(effort, _PAPER).vectors
+    yield Found(check(before, after, is_clipped), "rounds of the learner")
+
+
+def _all_move(effort: Effort) -> Iterator[Found]:
+    """Ask that each vector moves, by a share of its length too small to be seen."""
+    before, after = _rounds(effort, *_MAIN).vectors, _learnt(effort, _PAPER).vectors
+    moved = np.abs(after - before).max(3).min((1, 2))
+    is_met: Any = ~_traces(effort, _PAPER, *_MAIN).is_clipped[:, 0]
+    is_met &= _learnt(effort, _PAPER).info.is_mistake
+    least = 1e-9 * np.abs(before).max((1, 2, 3))
+    yield Found(at_most(least, moved, assumptions_met=is_met), "first step unclipped")
+
+
+def _components(effort: Effort) -> Iterator[Found]:
+    check = jax.jit(jax.vmap(pa.components_certificate))
+    for step in (_PAPER,) if effort.is_quick else (_PAPER, _EXACT):
+        is_clipped = _traces(effort, step, *_MAIN).is_clipped[:, :_ROUND].all(1)
+        after = _learnt(effort, step).vectors
+        certificate = check(after, is_clipped & _has_equal(len(after)))
+        yield Found(certificate, f"rounds of the learner, {step}")
+
+
+def _rises(effort: Effort, *, value: bool) -> Iterator[Found]:
+    function = jax.jit(pa.rise_value_certificate if value else pa.rise_certificate)
+    rng = effort.generator(8)
+    number = effort.trials(400, 50_000)
+    for size in (4,) if effort.is_quick else (1, 4):
+        centre, phi = rng.normal(size=(2, number, size))
+        phi *= 10.0 ** rng.integers(-4, 5, (number, 1))
+        weight: Any = 2 * 10 ** rng.uniform(-2, 2, number)
+        weight[:50] = 2  # clipped with B = 2: J stays as it is
+        limit: Any = 10 ** rng.uniform(-3, 3, number)
+        short = 10 ** rng.uniform(-3, 3, number)
+        problem = pa.Subproblem(centre, phi, short + _dot(centre, phi), weight, limit)
+        step = np.minimum(limit, short / _dot(phi, phi))  # TM-Eq6
+        yield Found(function(problem, step), f"steps of Eq6, n = {size}")
+    found = _traces(effort, _PAPER, *_MAIN)
+    step = np.where(found.is_clipped, found.problem.limit, 0)
+    yield Found(function(found.problem, step), "clipped sub-steps of rounds")
+
+
+_THEORY = "lowrank_jax.theory.tm.steps."
+
+STATEMENTS: tuple[Statement, ...] = (
+    Statement(
+        id="TM-Alg2",
+        words="the learner's round is Eq6 (or DR-T1, DR-T2) in each vector in turn",
+        status="checked",
+        function="lowrank_jax.online.tensor_mira.learner",
+        check=_learner_rounds,
+    ),
+    Statement(
+        id="TM-Eq6",
+        words="the step min{C, .} does not raise the objective of its sub-problem",
+        status="printed-form-fails",
+        function=_THEORY + "descent_certificate",
+        check=functools.partial(_step_descent, _PAPER),
+        form="printed",
+    ),
+    Statement(
+        id="TM-Eq6",
+        words="the step min{C/B, .} does not raise the objective of its sub-problem",
+        status="proved",
+        function=_THEORY + "descent_certificate",
+        check=functools.partial(_step_descent, _EXACT),
+        form="corrected",
+    ),
+    Statement(
+        id="TM-Eq6(b)",
+        words="a round moves all D H vectors",
+        status="printed-form-fails",
+        function=_THEORY + "only_first_certificate",
+        check=_all_move,
+        form="printed",
+    ),
+    Statement(
+        id="TM-Eq6(b)",
+        words="after an unclipped first step of Eq6 no vector but w_1^1 moves",
+        status="proved",
+        function=_THEORY + "only_first_certificate",
+        check=_only_first,
+        form="corrected",
+    ),
+    Statement(
+        id="TM-N5",
+        words="under Eq6 the objective (3) never rises",
+        status="printed-form-fails",
+        function=_THEORY + "objective_certificate",
+        check=functools.partial(_objective_falls, _PAPER),
+        form="printed",
+    ),
+    Statement(
+        id="TM-N5",
+        words="under min{C/B, .}, which solves TM-N4, the objective (3) never rises",
+        status="printed-form-fails",
+        function=_THEORY + "objective_certificate",
+        check=functools.partial(_objective_falls, _EXACT),
+        form="printed, exact step",
+    ),
+    Statement(
+        id="TM-N5",
+        words="under DR-T2 the objective (3) never rises, in any number of sweeps",
+        status="proved",
+        function=_THEORY + "objective_certificate",
+        check=functools.partial(_objective_falls, _BCD),
+        form="corrected",
+    ),
+    Statement(
+        id="TM-I1",
+        words="equal components stay equal while every step is clipped",
+        status="proved",
+        function=_THEORY + "components_certificate",
+        check=_components,
+    ),
+    Statement(
+        id="DR-T1",
+        words="w_t + min{C/B, [.]_+ / ||dphi||^2} dphi solves the sub-problem of TM-N4",
+        status="proved",
+        function=_THEORY + "solution_certificate",
+        check=functools.partial(_step_solves, _EXACT),
+    ),
+    Statement(
+        id="DR-T2",
+        words="the same step from g/B minimises the objective (3) in one vector",
+        status="proved",
+        function=_THEORY + "solution_certificate",
+        check=functools.partial(_step_solves, _BCD),
+    ),
+    Statement(
+        id="DR-T3",
+        words="a step of length a raises the sub-problem if and only if a > 2C/B",
+        status="proved",
+        function=_THEORY + "rise_certificate",
+        check=functools.partial(_rises, value=False),
+    ),
+    Statement(
+        id="DR-T3",
+        words="a step of length a adds a ||dphi||^2 (B a / 2 - C) to the sub-problem",
+        status="proved",
+        function=_THEORY + "rise_value_certificate",
+        check=functools.partial(_rises, value=True),
+        form="value",
+    ),
+)

@@ -1,0 +1,239 @@
+"""The certificate of a run against plain NumPy: every feature vector written out."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lowrank_jax import loops
+from lowrank_jax.certify import comparator, regret
+from lowrank_jax.checks import InputError
+from lowrank_jax.models import bilinear, linear
+from lowrank_jax.online import bol, perceptron
+from tests.online import twins
+from tests.online.tasks import random_task
+
+STEP = 0.5
+KINDS = {
+    "sp": (perceptron, {}),
+    "block": (bol, {"variant": "block"}),
+    "rank 2": (bol, {"variant": "block", "rank": 2}),
+    "paper": (bol, {"variant": "paper"}),
+}
+
+
+def task():
+    return random_task(("01", "0", "1"), has_transitions=True)
+
+
+@functools.lru_cache
+def finished(kind, dtype=jnp.float64):
+    """Train two passes; return learner kind, stream, traces, orders and state."""
+    module, settings = KINDS[kind]
+    learner = module.learner(
+        **settings, step_size=STEP, record=("predicted",), dtype=dtype
+    )
+    corpus, key = loops.stream(task()), jax.random.key(3)
+    traces = []
+    for done in loops.passes(learner, corpus, key=key, num_passes=2):
+        traces.append(done.trace)
+    orders = [loops.pass_order(key, i, task().num_sentences) for i in range(2)]
+    params = jax.jit(module.final_params)(done.state)
+    return corpus, traces, orders, done.state, params
+
+
+def dense(params, space):
+    """Write a model out as the twins' weights."""
+    if isinstance(params, linear.Params):
+        parts = (np.asarray(params.zero)[:-1], np.asarray(params.first)[:-1])
+        return twins.Weights(*parts, np.asarray(params.transitions))
+    rows = bilinear.split(params.table[:-1], space.num_labels)
+    first = params.scale * jnp.einsum("kru,krv->kuv", rows.left, rows.right)
+    parts = (np.asarray(rows.zero), np.asarray(first))
+    return twins.Weights(*parts, np.asarray(params.transitions))
+
+
+def differences(kind):
+    """Yield dPhi of each round with a mistake, from the recorded predictions."""
+    sequences = task()
+    sentences = list(twins.sentences(sequences))
+    _, traces, orders, *_ = finished(kind)
+    for trace, order in zip(traces, orders, strict=True):
+        for index, guess in zip(np.asarray(order), trace.predicted, strict=True):
+            ids, labels = sentences[index]
+            guess = guess[: len(labels)]
+            if (guess != labels).any():
+                right = twins.features(sequences.space, ids, labels)
+                wrong = twins.features(sequences.space, ids, guess)
+                yield twins.combine(right, wrong, -1.0)
+
+
+def settings_of(kind):
+    given = KINDS[kind][1]
+    variant = "sp" if kind == "sp" else given["variant"]
+    return {"variant": variant, "rank": given.get("rank", 1)}
+
+
+def half_conjugate(theta, variant, rank):
+    values = np.linalg.svd(theta.first, compute_uv=False)
+    if variant == "sp":
+        first = (theta.first**2).sum()
+    else:
+        energies = (values[:, :rank] ** 2).sum(1)
+        first = energies.sum() if variant == "block" else energies.max()
+    return ((theta.zero**2).sum() + (theta.transitions**2).sum() + first) / 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_run_certificate_equals_plain_sums(kind):
+    """DR-B4, DR-B8: losses of both, conjugate, bound, from written-out features."""
+    corpus, traces, orders, state, params = finished(kind)
+    made, space = settings_of(kind), corpus.space
+    ended = regret.conjugate(state, **made)
+    found = regret.run_certificate(
+        traces, orders, corpus, params, ended, step_size=STEP, **made
+    )
+    deltas = list(differences(kind))
+    assert found.num_mistakes == len(deltas) > 15
+    theta = functools.reduce(
+        lambda total, one: twins.combine(total, one, STEP), deltas, twins.empty(space)
+    )
+    fixed = dense(params, space)
+    margins = np.array([twins.dot(fixed, delta) for delta in deltas])
+    losses = np.maximum(1 - margins, 0).sum()
+    np.testing.assert_allclose(found.comparator_loss, losses, rtol=1e-10)
+    expected = half_conjugate(theta, **made)
+    np.testing.assert_allclose(found.conjugate, expected, rtol=1e-10)
+    own = np.concatenate([trace.margin[trace.is_mistake] for trace in traces])
+    np.testing.assert_allclose(found.regret, (1 - own).sum() - losses, rtol=1e-10)
+    trace_norms = np.linalg.svd(fixed.first, compute_uv=False).sum(1)
+    first = {
+        "sp": (fixed.first**2).sum(),
+        "block": (fixed.first**2).sum(),
+        "paper": trace_norms.sum() ** 2,
+        "exact": trace_norms.sum() ** 2,
+    }[made["variant"]]
+    penalty = ((fixed.zero**2).sum() + (fixed.transitions**2).sum() + first) / 2
+    np.testing.assert_allclose(found.comparator_penalty, penalty, rtol=1e-10)
+    bound = (penalty + expected - STEP * own.sum()) / STEP
+    np.testing.assert_allclose(found.certificate, bound, rtol=1e-10)
+    assert found.holds
+    linear_regret = (margins - own).sum()
+    np.testing.assert_allclose(found.linear_regret, linear_regret, rtol=1e-10)
+    assert found.regret <= found.linear_regret <= found.certificate
+    assert found.best_dual_objective <= found.best_dual_bound
+
+
+@pytest.mark.parametrize("kind", ["sp", "block"])
+def test_a_run_in_single_precision_is_certified_too(kind):
+    corpus, traces, orders, state, params = finished(kind, jnp.float32)
+    ended = regret.conjugate(state, **settings_of(kind))
+    carried = float(state.conjugate)  # of "block" by power steps, so too small
+    assert carried / ended.value == pytest.approx(1, rel=1e-5 if kind == "sp" else 0.1)
+    found = regret.run_certificate(
+        traces, orders, corpus, params, ended, **settings_of(kind), step_size=STEP
+    )
+    assert found.holds and found.num_mistakes > 3
+    assert found.regret < found.certificate
+
+
+def test_a_trace_norm_charges_a_linear_comparator_of_rank_1_blocks():
+    """DR-B6: F** of a full block is half its squared trace norm."""
+    *_, params = finished("sp")
+    space = task().space
+    found = comparator.penalty(params, space, variant="block")
+    norms = np.linalg.svd(np.asarray(params.first), compute_uv=False).sum(1)
+    rest = (params.zero**2).sum() + (params.transitions**2).sum()
+    np.testing.assert_allclose(found, (rest + (norms**2).sum()) / 2, rtol=1e-10)
+    with pytest.raises(InputError, match="rank 3 where the learner has rank=2"):
+        comparator.penalty(params, space, variant="block", rank=2)
+
+
+def test_last_iterate_attains_the_linear_bound():
+    """Fenchel-Young is an equality at the mirror map: the certificate is attained."""
+    corpus, traces, orders, state, _ = finished("sp")
+    ended = regret.conjugate(state, variant="sp")
+    found = regret.run_certificate(
+        traces, orders, corpus, state.params, ended, variant="sp", step_size=STEP
+    )
+    np.testing.assert_allclose(found.linear_regret, found.certificate, rtol=1e-10)
+
+
+def test_best_multiple_is_the_least_on_a_grid():
+    rng = np.random.default_rng(0)
+    margins, penalty = rng.normal(0.7, 1, 50), 2.0
+
+    def value(size):
+        return np.maximum(1 - size * margins, 0).sum() + size**2 * penalty / STEP
+
+    best = regret.best_multiple(margins, penalty, STEP)
+    assert value(best) <= min(value(size) for size in np.linspace(0, 5, 5001)) + 1e-12
+    assert regret.best_multiple(-np.abs(margins), penalty, STEP) < 1e-12
+    assert regret.best_multiple(margins, 0.0, STEP) == 0
+
+
+def test_hindsight_is_no_worse_than_the_model_itself():
+    corpus, traces, orders, state, params = finished("block")
+    ended = regret.conjugate(state, variant="block")
+    own, best = (
+        regret.run_certificate(
+            traces,
+            orders,
+            corpus,
+            params,
+            ended,
+            variant="block",
+            step_size=STEP,
+            is_best_multiple=wants_best,
+        )
+        for wants_best in (False, True)
+    )
+    assert best.holds
+    gap = own.comparator_loss + own.certificate
+    assert best.comparator_loss + best.certificate < gap
+
+
+def test_margin_beside_the_run_equals_the_one_after_it():
+    """`loops.run(certify=U)` and `comparator_margins` see the same rounds."""
+    corpus, traces, orders, _, params = finished("block")
+    learner = bol.learner(step_size=STEP, record=("predicted",), dtype=jnp.float64)
+    key = jax.random.split(jax.random.key(3))[0]
+    state = learner.init(key, loops.sentence(corpus, 0))
+    run = jax.jit(lambda *given: loops.run(learner, *given, certify=params))
+    _, trace = run(state, corpus, orders[0])
+    np.testing.assert_array_equal(trace.info.predicted, traces[0].predicted)
+    after = loops.comparator_margins(params, corpus, orders[0], traces[0].predicted)
+    np.testing.assert_allclose(trace.comparator_margin, after, rtol=1e-12)
+
+
+def test_a_learner_that_records_nothing_is_refused():
+    corpus = loops.stream(task())
+    learner = bol.learner(dtype=jnp.float64)
+    state = learner.init(jax.random.key(0), loops.sentence(corpus, 0))
+    _, _, orders, _, params = finished("block")
+    with pytest.raises(InputError, match="record"):
+        loops.run(learner, state, corpus, orders[0], certify=params)
+
+
+def test_spectrum_tells_ties_and_blocks_in_use():
+    blocks = np.zeros((5, 3, 4))
+    blocks[0, :2, :2] = np.diag([2.0, 1.0])
+    blocks[1, 0, 0] = blocks[1, 1, 1] = 3.0  # a tie
+    blocks[3, 2, 3] = 1.0
+    params = bilinear.Params(jnp.zeros((5, 3 + 3 + 8)), None, jnp.ones(()))
+
+    class State:
+        pass
+
+    state = State()
+    state.blocks, state.params = jnp.asarray(blocks), params
+    found = regret.conjugate(state, variant="block")
+    assert found.value == pytest.approx((4 + 9 + 1) / 2, rel=1e-12)
+    assert found.spectrum.num_blocks == 3
+    assert found.spectrum.sigma_1 == pytest.approx(3)
+    assert found.spectrum.share_of_ties == pytest.approx(1 / 3)
+    assert found.spectrum.median_ratio == pytest.approx(0.5)
+    assert found.spectrum.global_ratio == pytest.approx(1)
+    assert found.spectrum.participation == pytest.approx(14**2 / (16 + 81 + 1))

@@ -1,0 +1,73 @@
+"""The experiments' own machinery on a small synthetic task."""
+
+import importlib
+
+import numpy as np
+import pytest
+
+from experiments.__main__ import table
+from experiments.bol import fig3, table1, tagging
+from experiments.protocol import EXPERIMENTS
+from lowrank_jax import data, metrics, online
+
+
+def word_f1(predicted, gold):
+    return metrics.word_scores_from_labels(gold.labels, predicted, gold.offsets).f1
+
+
+@pytest.fixture(scope="module")
+def task():
+    train, test, _ = data.segmentation_task(120, 40, seed=0)
+    return tagging.make_task(train, test, "segmentation", word_f1)
+
+
+@pytest.mark.parametrize(
+    ("module", "settings", "orders", "is_bilinear"),
+    [
+        (online.perceptron, {}, "template", False),
+        (online.bol, {}, "both", True),
+    ],
+)
+def test_a_method_is_trained_and_scored_once_a_seed(
+    task, module, settings, orders, is_bilinear
+):
+    method = tagging.Method("one", module, settings, orders, is_bilinear, paper=94.3)
+    runs = tagging.fit(method, task, num_seeds=2, num_passes=4)
+    assert [run.seed for run in runs] == [0, 1]
+    assert runs[0].mistakes != runs[1].mistakes  # another order of sentences
+    assert all(run.f1 > 75 and len(run.mistakes) == 4 for run in runs)
+    row = tagging.summary(method.name, runs, method.paper)
+    f1 = np.array([run.f1 for run in runs])
+    np.testing.assert_allclose(row["f1"], f1.mean())
+    np.testing.assert_allclose(row["f1_std"], f1.std(ddof=1))
+    text = table({"rows": [row]})
+    assert f"| one | {f1.mean():.2f} |" in text and "| 94.3 |" in text
+
+
+def test_every_experiment_names_a_module_that_runs():
+    for name, experiment in EXPERIMENTS.items():
+        module = importlib.import_module(experiment.module)
+        assert module.__name__.endswith(name.replace("-", "_"))
+        assert callable(module.run) and callable(module.plot)
+    names = [method.name for method in fig3.methods()]
+    assert len(set(names)) == len(names)
+    for method in fig3.methods() + table1.methods():
+        method.module.learner(**method.settings)
+
+
+@pytest.mark.parametrize("module", [fig3, table1])
+def test_plots_are_drawn_from_the_result(module, tmp_path):
+    rows = [
+        {
+            "method": "one",
+            "template": "segmentation-folded",
+            "mistakes_by_pass": [9, 5, 2],
+        }
+    ]
+    curves = {
+        "shares": [0.1, 1.0],
+        "f1": {"a": [90.0, 93.0], "b": [90.5, 93.5], "c": [91.0, 93.2]},
+        "paper_mean": [90.2, 93.6],
+    }
+    module.plot({"rows": rows, "shares": curves}, tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").stat().st_size > 10_000

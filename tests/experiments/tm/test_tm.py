@@ -1,0 +1,200 @@
+"""The experiments of Tensor-MIRA on tiny lists: right figures, tables and plots."""
+
+import dataclasses
+import functools
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments import nbest
+from experiments.bench import BENCHES
+from experiments.bench import tm as bench
+from experiments.protocol import EXPERIMENTS
+from experiments.tm import fig3, fig4, grid, steps, table1
+from experiments.tm import scores as tm_scores
+from experiments.tm.grid import Tensor
+from lowrank_jax import reranker
+from lowrank_jax.data import stream_lists
+from lowrank_jax.data.lists import candidates
+from lowrank_jax.data.made import lists as reranking_task
+from lowrank_jax.models import tensor
+from lowrank_jax.online import rerank, tensor_mira
+
+SIZES = (8, 16)
+NUM_CHUNKS = 10
+
+
+def split_of(lists):
+    """Ten gold chunks a sentence, ten predicted, as many right as the quality says."""
+    correct = np.round(lists.quality * NUM_CHUNKS).astype(np.int32)
+    predicted = np.full(correct.shape, NUM_CHUNKS, np.int32)
+    gold = np.full(lists.num_lists, NUM_CHUNKS, np.int32)
+    lists = dataclasses.replace(lists, quality=(correct / NUM_CHUNKS).astype("f"))
+    return nbest.Split(lists, correct, predicted, gold)
+
+
+@functools.lru_cache
+def made():
+    train, test, _ = reranking_task(16, 20, seed=0, sizes=(4, 5), num_shared=0)
+    parts = train, test, test  # of one shape: fewer programs
+    return nbest.ChunkLists(*map(split_of, parts), train.num_features)
+
+
+@functools.lru_cache
+def task():
+    return grid.make_task(made(), SIZES)
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Run the experiments on tiny lists, with few settings."""
+    few = functools.partial(
+        steps.run, limits=(0.1,), models=((1, "constant"),), decodings=("plain",)
+    )
+    scale = table1.Scale(SIZES, table1.NUM_SEEDS, 2, (2,), (1,))
+    monkeypatch.setattr(grid, "read_lists", lambda *_: made())
+    monkeypatch.setattr(table1, "SCALES", {"small": scale})
+    monkeypatch.setattr(steps, "run", few)
+
+
+def test_a_sweep_side_by_side_equals_single_runs():
+    """Lanes of C and seeds are what the learner gives alone, mapping included."""
+    setting = Tensor()
+    place = np.random.default_rng(0).permutation(20).astype(np.int32)
+    cells = grid.to_cells(task().streams["train"], place, 20)
+    limits, seeds = (0.01, 1.0), (0, 1)
+    swept = grid.sweep(
+        setting,
+        cells,
+        size=16,
+        limits=limits,
+        seeds=seeds,
+        num_passes=2,
+        num_rounds=8,
+        num_features=20,
+    )
+    corpus = stream_lists(
+        dataclasses.replace(
+            made().train.lists, feature_ids=place[made().train.lists.feature_ids]
+        )
+    )
+    lane = 1
+    learner = tensor_mira.learner(
+        shape=tensor.Shape((4, 5)),
+        step="bcd",
+        decoding="cost",
+        averaging="average",
+        max_step_size=limits[lane],
+    )
+    key = jax.random.key(seeds[lane])
+    passes = reranker.passes(learner, corpus, key=key, num_passes=2)
+    for index, done in enumerate(passes):
+        alone = jax.device_get(jax.jit(tensor_mira.final_params)(done.state))
+        for one, many in zip(alone, swept.params[index], strict=True):
+            np.testing.assert_allclose(many[lane], one, rtol=1e-3, atol=1e-4)
+        assert swept.sums[index]["mistakes"][lane] == done.trace.is_mistake.sum()
+    lists = made().train.lists
+    table = np.zeros((lists.num_candidates, 20))
+    owner = np.repeat(np.arange(lists.num_candidates), np.diff(lists.candidate_offsets))
+    np.add.at(table, (owner, lists.feature_ids), lists.values)
+    scores = table @ np.einsum("hi,hj->ij", *alone).ravel(order="F")[place]
+    expected = [part.argmax() for part in np.split(scores, lists.list_offsets[1:-1])]
+    found = grid.choose(swept.params[-1], cells, is_tensor=True)
+    assert (found[lane] == expected).mean() > 0.9  # to rounding
+    assert not np.allclose(swept.params[-1][0][0], swept.params[-1][0][1], rtol=0.1)
+    assert swept.sums[0]["substeps"].max() <= 2 * 16
+
+
+def test_outcomes_are_the_f1_of_the_corpus_and_intervals_cover_it():
+    split = made().test
+    rng = np.random.default_rng(0)
+    chosen = rng.integers(3, size=(4, 20))
+    found = tm_scores.outcome(split, chosen)
+    expected = [nbest.corpus_f1(split, one) for one in chosen]
+    np.testing.assert_allclose(tm_scores.f1_of(found), expected)
+    quality = tm_scores.mean_quality(split, chosen)
+    np.testing.assert_allclose(quality * 100, expected, rtol=1e-6)
+    samples = tm_scores.Bootstrap(20).sample(found)
+    # A mean over 20 sentences and 4 runs: the spread over both, roughly.
+    assert abs(samples.mean() - np.mean(expected)) < 2
+    per_list = 100 * found.correct / NUM_CHUNKS
+    low = per_list.mean(axis=0).std() / np.sqrt(20)
+    assert 0.7 * low < samples.std() < 2 * (low + np.std(expected) / 2)
+    above = tm_scores.answer(np.linspace(1, 2, 100), 1.5)
+    assert above["answer"] == "yes" and above["interval"][0] == pytest.approx(1.025)
+    assert tm_scores.answer(np.linspace(-1, 2, 100), 0.5)["note"] == "not established"
+    assert (
+        tm_scores.answer(np.linspace(-2, -1, 9), -1.0)["note"] == "the opposite holds"
+    )
+
+
+def test_table1_chooses_on_development_and_answers_each_finding(tiny, tmp_path):
+    lines = []
+    result = json.loads(json.dumps(table1.run("small", None, lines.append)))
+    rows = result["rows"]
+    assert len(rows) == 2 * (3 + 3)
+    for row in rows:
+        assert len(row["f1_runs"]) == table1.NUM_SEEDS and row["passes"] in (1, 2)
+        assert row["f1"] == pytest.approx(100 * row["quality"], rel=1e-4)
+        assert result["base_f1"] - 30 < row["f1"] <= result["oracle_f1"]
+    assert {row["mapping"] for row in rows} == {"surrogate", "sequential", None}
+    sizes = [row["paper_sizes"] for row in result["mode_sizes"]]
+    assert sizes == [[1155, 1155], [110, 110, 111], [34, 34, 34, 34]]
+    for row in result["mode_sizes"]:
+        assert row["paper_parameters"] == row["paper_parameters_printed"]
+    assert {name[0] for name in result["findings"]} == set("1234")
+    assert all(f["answer"] in ("yes", "no") for f in result["findings"].values())
+    (step,) = result["steps"]
+    assert step["bcd_raises"] == 0 and step["bcd_substeps"] > 20
+    assert any("T-MIRA" in line for line in lines)
+    text = table1.table(result)
+    assert "1155x1155" in text and "| T-MIRA | printed | 2 | 1 | surrogate |" in text
+    table1.plot(result, tmp_path / "one.png")
+    assert (tmp_path / "one.png").stat().st_size > 10_000
+
+
+def test_fig4_shows_the_energy_of_both_mappings(monkeypatch, tmp_path):
+    monkeypatch.setattr(grid, "read_lists", lambda *_: made())
+    weights = np.random.default_rng(0).normal(size=20)
+    monkeypatch.setattr(grid, "surrogate_of", lambda *_: weights)
+    result = fig4.run("small", None, lambda _: None)
+    surrogate, sequential = result["rows"]
+    expected = np.linalg.svd(weights.reshape(4, 5), compute_uv=False)
+    np.testing.assert_allclose(sequential["singular_values"], expected)
+    assert surrogate["rank_one_energy"] > 0.8 > sequential["rank_one_energy"]
+    assert "surrogate" in fig4.table(result)
+    fig4.plot(result, tmp_path / "four.png")
+    assert (tmp_path / "four.png").stat().st_size > 10_000
+
+
+def test_fig3_is_drawn_from_its_result(tmp_path):
+    curves = {"train_f1": [90.0, 95], "held_out_f1": [90.0, 91]}
+    curves |= {f"{name}_std": [0.1, 0.1] for name in list(curves)}
+    names = ("T-MIRA", "MIRA", "perceptron")
+    rows = [{"method": name, "C": 0.1, **curves} for name in names]
+    result = {"size": 2000, "base_f1": 90.0, "notes": ["one"], "rows": rows}
+    assert "| MIRA | 0.1 | 90.00 | 95.00 | 95.00 |" in fig3.table(result)
+    fig3.plot(result, tmp_path / "three.png")
+    assert (tmp_path / "three.png").stat().st_size > 10_000
+
+
+def test_the_peer_of_the_bench_is_our_mira():
+    lists = bench.made_lists(12, num_features=60, num_active=5, num_candidates=4)
+    weights, mean, mistakes = bench.numpy_mira(lists, np.arange(12), 0.1)
+    learner = rerank.learner(max_step_size=0.1)
+    corpus = stream_lists(lists)
+    state, info = jax.jit(lambda s, o: reranker.run(learner, s, corpus, o))(
+        learner.init(None, candidates(corpus, 0)), jnp.arange(12, dtype=jnp.int32)
+    )
+    assert mistakes == info.is_mistake.sum() > 5
+    np.testing.assert_allclose(state.params, weights, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(rerank.final_params(state), mean, rtol=1e-4, atol=1e-6)
+
+
+def test_all_experiments_and_benches_are_there():
+    names = {name for name in EXPERIMENTS if name.startswith("tm")}
+    assert names == {"tm-table1", "tm-fig3", "tm-fig4"}
+    assert BENCHES["tm"] == bench.__name__ and bench.NEEDS == {}
