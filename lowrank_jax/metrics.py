@@ -5,24 +5,26 @@ tokens, with the offsets of the sentences, as a `Corpus` holds them. Areas under
 curve, of classifiers, are fractions.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.corpus import encode
+from lowrank_jax.data.lists import Lists, oracle
 
 __all__ = [
     "ChunkScores",
+    "Quality",
     "SpanScores",
     "auc",
     "chunk_scores",
     "conlleval_report",
     "macro_auc",
+    "quality_of",
     "sentence_accuracy",
     "token_accuracy",
-    "word_scores",
     "word_scores_from_labels",
 ]
 
@@ -226,43 +228,6 @@ def conlleval_report(gold: Labels, predicted: Labels, offsets: Offsets) -> str:
     return "\n".join(lines) + "\n"
 
 
-def word_scores(
-    gold: Iterable[Sequence[str]], predicted: Iterable[Sequence[str]]
-) -> SpanScores:
-    """Score the words of a segmentation; a word is right if both its ends are.
-
-    Args:
-      gold: the words of each sentence.
-      predicted: the words of each sentence.
-
-    Returns:
-      The scores.
-
-    Raises:
-      InputError: if the numbers of sentences, or the characters of one, do not agree.
-    """
-    gold_list, predicted_list = list(gold), list(predicted)
-    if len(gold_list) != len(predicted_list):
-        raise InputError(
-            f"`predicted` must have {len(gold_list)} sentences as `gold` has, got "
-            f"{len(predicted_list)}."
-        )
-    pairs = zip(gold_list, predicted_list, strict=True)
-    for number, (left, right) in enumerate(pairs, 1):
-        if "".join(left) != "".join(right):
-            raise InputError(
-                f"sentence {number} of `predicted` must have the characters of `gold`, "
-                f"got {''.join(right)!r} for {''.join(left)!r}."
-            )
-    # A sentence's end is a word's end in both, so a word may be told by its two ends in
-    # the joined text.
-    gold_ends, predicted_ends = (
-        np.cumsum([len(word) for words in part for word in words if word], dtype=int)
-        for part in (gold_list, predicted_list)
-    )
-    return _scores_from_ends(gold_ends, predicted_ends)
-
-
 def word_scores_from_labels(
     gold: Labels, predicted: Labels, offsets: Offsets
 ) -> SpanScores:
@@ -287,6 +252,39 @@ def word_scores_from_labels(
     bounds = _bounds(offsets, len(gold_list))
     ends = [_word_ends(part, bounds) for part in (gold_list, predicted_list)]
     return _scores_from_ends(*ends)
+
+
+class Quality(NamedTuple):
+    """Mean quality over lists of three choices.
+
+    Attributes:
+      chosen: by the model.
+      base: by the system that made the lists: their first candidates.
+      oracle: of the best candidates.
+    """
+
+    chosen: float
+    base: float
+    oracle: float
+
+
+def quality_of(lists: Lists, chosen: Sequence[int] | np.ndarray) -> Quality:
+    """Return the mean quality of the chosen, the first and the best candidates.
+
+    Args:
+      lists: every list with at least one candidate; the quality of all known.
+      chosen: (num_lists,) integers, from `predict`.
+    """
+    quality = np.asarray(lists.quality, np.float64)
+    starts = np.asarray(lists.list_offsets, np.int64)[:-1]
+    chosen = np.asarray(chosen, np.int64)
+    if chosen.shape != starts.shape:
+        raise InputError(
+            f"`chosen` must have one candidate for each of the {starts.size} lists, "
+            f"got shape {chosen.shape}."
+        )
+    picks = (starts + chosen, starts, starts + oracle(lists))
+    return Quality(*(float(quality[pick].mean()) for pick in picks))
 
 
 def _word_ends(labels: list[str], bounds: np.ndarray) -> np.ndarray:

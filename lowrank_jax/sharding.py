@@ -25,7 +25,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
-from lowrank_jax.models.logistic import Labelled
+from lowrank_jax.streams.matrices import Labelled
 
 __all__ = ["mesh", "shard", "shard_rows", "spread"]
 

@@ -1,21 +1,23 @@
-"""The containers that pass between the layers.
+"""What passes between the layers: the pair of a learner, its stream, one sentence.
 
-Strings end at `features/`. After it a corpus is a `Sequences`: flat arrays over all
-tokens and the offsets of the sentences. One example of a sequence learner is a
-`Sentence`: a window of fixed size on those arrays and its true length.
+Strings end at `features`. After it a corpus is a `data.sequences.Sequences`: flat
+arrays over all tokens and the offsets of the sentences. One example of a sequence
+learner is a `Sentence`: a window of fixed size on those arrays and its true length.
 """
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 
-__all__ = ["Learner", "Sentence", "Sequences", "Space"]
+from lowrank_jax.data.sequences import Space
+
+__all__ = ["Learner", "Sentence", "Stream"]
 
 
 class Learner(NamedTuple):
-    """A pair of pure functions; `lax.scan(update, state, stream)` runs it.
+    """A pair of pure functions; `lax.scan(update, state, examples)` runs it.
 
     Attributes:
       init: ``(key, example) -> State``.
@@ -26,33 +28,18 @@ class Learner(NamedTuple):
     update: Callable[[Any, Any], tuple[Any, Any]]
 
 
-@dataclasses.dataclass(frozen=True)
-class Space:
-    """Sizes of a feature space: static, hashable, the same for training and test.
-
-    Attributes:
-      num_features: K. Id K itself means "not a feature": it scores 0.
-      num_labels: S.
-      orders: one word a template (a column of `feature_ids`): ``"0"`` for weights on
-        the label (K, S), ``"1"`` for weights on the pair of labels, ``"01"`` for both.
-      has_transitions: whether one more weight per pair of labels, whatever the
-        features, is asked for (a bare ``B`` in a template file).
-    """
-
-    num_features: int
-    num_labels: int
-    orders: tuple[str, ...]
-    has_transitions: bool = False
+class Stream(Protocol):
+    """Examples on the device, one at a time; a registered dataclass."""
 
     @property
-    def zero_order(self) -> tuple[int, ...]:
-        """Columns of `feature_ids` with weights on the label."""
-        return tuple(i for i, order in enumerate(self.orders) if "0" in order)
+    def num_examples(self) -> int:
+        """Number of examples. Static."""
 
-    @property
-    def first_order(self) -> tuple[int, ...]:
-        """Columns of `feature_ids` with weights on the pair of labels."""
-        return tuple(i for i, order in enumerate(self.orders) if "1" in order)
+    def example(self, index: jax.Array | int) -> Any:
+        """Return one example. Pure; the index may be traced."""
+
+    def check(self) -> None:
+        """Raise `InputError` unless the examples can be trained on. On the host."""
 
 
 @jax.tree_util.register_dataclass
@@ -71,31 +58,3 @@ class Sentence:
     labels: jax.Array
     length: jax.Array
     space: Space = dataclasses.field(metadata={"static": True})
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Sequences:
-    """A corpus after `features/`: flat arrays over all tokens.
-
-    Attributes:
-      feature_ids: (num_tokens, num_templates) int32, in 0..K; K scores 0.
-      labels: (num_tokens,) int32, in 0..S-1, or -1 where the label is not known.
-      offsets: (num_sentences + 1,) int32; sentence i is ``offsets[i]:offsets[i+1]``.
-      space: static sizes.
-    """
-
-    feature_ids: Any
-    labels: Any
-    offsets: Any
-    space: Space = dataclasses.field(metadata={"static": True})
-
-    @property
-    def num_sentences(self) -> int:
-        """How many sentences there are."""
-        return int(self.offsets.shape[0]) - 1
-
-    @property
-    def num_tokens(self) -> int:
-        """How many tokens there are in all sentences."""
-        return int(self.feature_ids.shape[0])

@@ -21,7 +21,7 @@ import tempfile
 from typing import Any
 
 #: Fields of a result that differ from run to run.
-_UNSTEADY = ("seconds", "memory", "version", "device", "cores", "host", "date")
+_UNSTEADY = ("seconds", "memory", "version", "device", "cores", "function")
 
 _TRAIN = "--train {d}/train.txt --test {d}/test.txt --seed 3 --json -"
 _WORDS = "--train {d}/nettalk.txt --test {d}/nettalk.txt --format nettalk --json -"
@@ -179,7 +179,9 @@ def _run(name: str, lines: list[str], files: str, models: str) -> dict[str, Any]
         found[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
     if name == "verify":
         statements = json.loads(pathlib.Path(models, "verify.json").read_text())
-        found["statements"] = _steady(statements["statements"])
+        rows = _steady(statements["statements"])
+        found["statements"] = sorted(rows, key=lambda row: (row["id"], row["form"]))
+        del found["outputs"]
     text = json.dumps(found).replace(files, "DATA").replace(models, "MODELS")
     return json.loads(text)
 

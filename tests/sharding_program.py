@@ -13,11 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax import data, loops, sharding
+from lowrank_jax import data, loops, sharding, streams
 from lowrank_jax.batch.sblr import fista
+from lowrank_jax.estimators import labelling
 from lowrank_jax.models import linear
-from lowrank_jax.models.logistic import Labelled
 from lowrank_jax.online import bol, perceptron
+from lowrank_jax.streams.matrices import Labelled
 from tests.online.tasks import random_task
 
 PAGE = pathlib.Path(__file__).parents[1] / "docs" / "accelerators.md"
@@ -102,8 +103,8 @@ def tables():
     """Check training and prediction with tables across devices."""
     sequences = random_task(("1",), num_sentences=8, max_length=4)
     space, mesh = sequences.space, sharding.mesh()
-    corpus = loops.stream(sequences)
-    first = loops.sentence(corpus, 0)
+    corpus = streams.sentences.stream(sequences)
+    first = corpus.example(0)
     key = jax.random.key(0)
 
     def across(tree):
@@ -117,7 +118,7 @@ def tables():
     yield "rows are dealt out evenly", shares(both[0][1].params.first) == [4, 4, 4, 4]
     yield "perceptron, sharded less one device", distance(both[0][0], both[1][0])
     params = perceptron.final_params(both[1][1])
-    predict = jax.jit(lambda params: loops.predict(linear.scores, params, corpus))
+    predict = jax.jit(lambda params: labelling.predict(linear.scores, params, corpus))
     compiled = predict.lower(across(params)).compile()
     labels = [np.asarray(compiled(across(params))), np.asarray(predict(params))]
     yield "labels are the same", bool((labels[0] == labels[1]).all())

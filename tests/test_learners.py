@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowrank_jax import loops
+from lowrank_jax import streams
 from lowrank_jax.batch import crf
 from lowrank_jax.batch.sblr import bcpd, fista, sparse_newton
 from lowrank_jax.batch.smm import (
@@ -21,11 +21,9 @@ from lowrank_jax.batch.smm import (
     tied,
     trigram_crf,
 )
-from lowrank_jax.data import dense_task, stream_lists
+from lowrank_jax.data import dense_task
 from lowrank_jax.data.bisymbols import Words
-from lowrank_jax.data.lists import candidates
 from lowrank_jax.data.made import lists as reranking_task
-from lowrank_jax.models.logistic import label_matrices
 from lowrank_jax.models.tensor import Shape
 from lowrank_jax.online import (
     bcd,
@@ -37,6 +35,7 @@ from lowrank_jax.online import (
     trigram_perceptron,
 )
 from lowrank_jax.online.bol import dense
+from lowrank_jax.streams.matrices import label_matrices
 from lowrank_jax.types import Learner
 from tests.batch.smm import test_fobos as words
 from tests.online.tasks import random_task
@@ -55,9 +54,9 @@ class Case(NamedTuple):
 def sentences(dtype):
     del dtype  # ids are integers: the dtype is the learner's
     sequences = random_task(("01", "0", "1"), has_transitions=True)
-    corpus = loops.stream(sequences)
+    corpus = streams.sentences.stream(sequences)
     rounds = jnp.arange(sequences.num_sentences, dtype=jnp.int32)
-    return jax.vmap(lambda i: loops.sentence(corpus, i))(rounds)
+    return jax.vmap(lambda i: corpus.example(i))(rounds)
 
 
 def matrices(dtype):
@@ -84,9 +83,9 @@ def labelled_matrices(dtype):
 def candidate_lists(dtype):
     del dtype  # values are float32: the dtype is the learner's
     lists, _, _ = reranking_task(8, 1, seed=0, sizes=(4, 5), num_active=(2, 6))
-    corpus = stream_lists(lists)
+    corpus = streams.lists.stream(lists)
     rounds = jnp.arange(lists.num_lists, dtype=jnp.int32)
-    return jax.vmap(lambda i: candidates(corpus, i))(rounds)
+    return jax.vmap(lambda i: corpus.example(i))(rounds)
 
 
 def lattices(dtype):

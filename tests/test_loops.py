@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowrank_jax import loops
+from lowrank_jax import loops, streams
 from lowrank_jax.checks import InputError
+from lowrank_jax.estimators import labelling
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online import bol, perceptron
 from tests.online import twins
@@ -25,9 +26,9 @@ def copied(tree):
 
 def test_a_sentence_of_the_stream_is_that_of_the_corpus():
     sequences = random_task(("0", "1"))
-    corpus = loops.stream(sequences)
+    corpus = streams.sentences.stream(sequences)
     for i, (ids, labels) in enumerate(twins.sentences(sequences)):
-        found = loops.sentence(corpus, i)
+        found = corpus.example(i)
         n = int(found.length)
         assert n == len(labels)
         np.testing.assert_array_equal(found.feature_ids[:n], ids)
@@ -40,19 +41,19 @@ def test_a_larger_window_changes_nothing():
     order = jnp.arange(sequences.num_sentences, dtype=jnp.int32)
     results = []
     for window in (None, 40):
-        corpus = loops.stream(sequences, window=window)
+        corpus = streams.sentences.stream(sequences, window=window)
         learner = bol.learner(dtype=jnp.float64)
-        state = learner.init(jax.random.key(0), loops.sentence(corpus, 0))
+        state = learner.init(jax.random.key(0), corpus.example(0))
         results.append(loops.run(learner, state, corpus, order))
     assert_same_bits(*results)
     with pytest.raises(InputError, match="`window` must be at least"):
-        loops.stream(sequences, window=2)
+        streams.sentences.stream(sequences, window=2)
 
 
 @pytest.mark.parametrize("module", [perceptron, bol])
 def test_going_on_from_a_pass_gives_the_same_bits(module):
     sequences = random_task(("01", "01"))
-    corpus, key = loops.stream(sequences), jax.random.key(7)
+    corpus, key = streams.sentences.stream(sequences), jax.random.key(7)
     learner = module.learner()
     states = [
         copied(done.state)
@@ -102,10 +103,14 @@ def test_predictions_equal_the_plain_viterbi(orders):
             for ids, _ in twins.sentences(sequences)
         ]
     )
-    stream = loops.predict(linear.scores, params, loops.stream(sequences))
+    stream = labelling.predict(
+        linear.scores, params, streams.sentences.stream(sequences)
+    )
     np.testing.assert_array_equal(stream, expected)
     for max_tokens in (1, 20, 4096):
-        batch = loops.predict_batch(linear, params, sequences, max_tokens=max_tokens)
+        batch = labelling.predict_batch(
+            linear, params, sequences, max_tokens=max_tokens
+        )
         np.testing.assert_array_equal(batch, expected)
 
 
@@ -115,6 +120,8 @@ def test_batched_and_streamed_bilinear_predictions_agree():
         bol.learner(), sequences, key=jax.random.key(0), num_passes=2
     )
     params = bol.final_params(state)
-    stream = loops.predict(bilinear.scores, params, loops.stream(sequences))
-    batch = loops.predict_batch(bilinear, params, sequences)
+    stream = labelling.predict(
+        bilinear.scores, params, streams.sentences.stream(sequences)
+    )
+    batch = labelling.predict_batch(bilinear, params, sequences)
     np.testing.assert_array_equal(stream, batch)

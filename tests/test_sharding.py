@@ -14,7 +14,7 @@ import pytest
 
 from lowrank_jax import sharding
 from lowrank_jax.checks import InputError
-from lowrank_jax.models.logistic import Labelled
+from lowrank_jax.streams.matrices import Labelled
 from tests import sharding_program
 
 ROOT = pathlib.Path(__file__).parents[1]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from lowrank_jax import data, features, loops, online
+from lowrank_jax import data, features, loops, online, streams
 from lowrank_jax.certify import regret
 
 __all__ = ["run"]
@@ -35,7 +35,7 @@ def run(
     corpus = data.read_conll(data.find("conll2000/train.txt.xz", data_dir))
     template = features.with_orders(features.read_template("chunking"), "both")
     _, sequences = features.Encoder.fit_transform(corpus, template)
-    stream = loops.stream(sequences)
+    stream = streams.sentences.stream(sequences)
     plain, certified, ends = [], [], []
     final = jax.jit(online.bol.final_params)
     for repeat in range(NUM_REPEATS):
@@ -75,7 +75,7 @@ class _Trained(NamedTuple):
     seconds: float
 
 
-def _train(stream: loops.Stream, record: tuple[str, ...]) -> _Trained:
+def _train(stream: streams.sentences.Stream, record: tuple[str, ...]) -> _Trained:
     learner = online.bol.learner(record=record)
     seconds, traces = 0.0, []
     for done in loops.passes(
@@ -87,7 +87,7 @@ def _train(stream: loops.Stream, record: tuple[str, ...]) -> _Trained:
 
 
 def _certificate(
-    trained: _Trained, stream: loops.Stream, params: Any
+    trained: _Trained, stream: streams.sentences.Stream, params: Any
 ) -> dict[str, Any]:
     num_sentences = stream.starts.shape[0]
     orders = [

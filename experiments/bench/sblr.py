@@ -32,7 +32,7 @@ from experiments.sblr.tasks import CHUNK
 from lowrank_jax import data, loops
 from lowrank_jax.batch.sblr import fista, sparse_newton
 from lowrank_jax.estimators.classifier import selection
-from lowrank_jax.models.logistic import Labelled, label_matrices
+from lowrank_jax.streams.matrices import Labelled, label_matrices
 from lowrank_jax.types import Learner
 
 __all__ = ["NEEDS", "run"]

@@ -22,8 +22,10 @@ import jax
 import numpy as np
 
 from experiments.bench import crfsuite
-from lowrank_jax import data, features, loops, metrics, models, online
-from lowrank_jax.types import Learner, Sequences, Space
+from lowrank_jax import data, features, loops, metrics, models, online, streams
+from lowrank_jax.data.sequences import Sequences, Space
+from lowrank_jax.estimators import labelling
+from lowrank_jax.types import Learner
 
 __all__ = ["NEEDS", "run"]
 
@@ -147,7 +149,7 @@ def _time_passes(
     learner: Learner, sequences: Sequences, num_passes: int = NUM_PASSES
 ) -> tuple[list[float], float]:
     """Return the seconds of each pass and of compilation."""
-    corpus, times, compile_seconds = loops.stream(sequences), [], 0.0
+    corpus, times, compile_seconds = streams.sentences.stream(sequences), [], 0.0
     key = jax.random.key(0)
     for done in loops.passes(learner, corpus, key=key, num_passes=num_passes):
         times.append(done.seconds)
@@ -165,9 +167,12 @@ def _training(
 ) -> dict[str, Any]:
     """Time a whole training against CRFsuite's L-BFGS."""
     names = np.array(encoder.labels)
-    predict = jax.jit(lambda *given: loops.predict(models.bilinear.scores, *given))
+    predict = jax.jit(lambda *given: labelling.predict(models.bilinear.scores, *given))
     final = jax.jit(online.bol.final_params)
-    corpus, where = loops.stream(first), loops.stream(_like(test, first))
+    corpus, where = (
+        streams.sentences.stream(first),
+        streams.sentences.stream(_like(test, first)),
+    )
     seconds, reached, f1 = 0.0, None, 0.0
     for done in loops.passes(
         online.bol.learner(), corpus, key=jax.random.key(0), num_passes=10
@@ -233,13 +238,13 @@ def _decoding(
         )
         params = jax.jit(module.final_params)(state)
         part = _like(test, sequences)
-        corpus = loops.stream(part)
+        corpus = streams.sentences.stream(part)
         predict = jax.jit(
-            lambda *given, model=model: loops.predict(model.scores, *given)
+            lambda *given, model=model: labelling.predict(model.scores, *given)
         )
         ways: dict[str, Callable[[], Any]] = {
             "stream": functools.partial(_on_host, predict, params, corpus),
-            "batch": functools.partial(loops.predict_batch, model, params, part),
+            "batch": functools.partial(labelling.predict_batch, model, params, part),
         }
         for way, call in ways.items():
             call()

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.smm import words as smm_words
-from lowrank_jax import data, features, loops
+from lowrank_jax import data, features, loops, streams
 from lowrank_jax.batch.smm import fobos
 from lowrank_jax.batch.smm.hinge import hinge
 from lowrank_jax.decode.lattice_paths import best_paths, paths_to_words
@@ -73,8 +73,11 @@ def run(
         unfolding=UNFOLDING, strength=STRENGTH, step_size=STEP_SIZE, tolerance=0.0
     )
     times = []
-    for done in loops.iterations(
-        learner, lattice, key=jax.random.key(0), num_iterations=num_iterations
+    for done in loops.passes(
+        learner,
+        streams.Whole(lattice),
+        key=jax.random.key(0),
+        num_passes=num_iterations,
     ):
         times.append(done.seconds)
         if done.pass_index == 0:

@@ -20,8 +20,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax import reranker
-from lowrank_jax.data.lists import Lists, ListStream, candidates, oracle, stream_lists
+from lowrank_jax import loops, streams
+from lowrank_jax.data.lists import Lists, oracle
 from lowrank_jax.models.tensor import Shape, mode_sizes
 from lowrank_jax.online import rerank, tensor_mira
 from lowrank_jax.types import Learner
@@ -138,17 +138,15 @@ class _Pass:
       mistakes: share of rounds of the last pass.
     """
 
-    def __init__(self, learner: Learner, corpus: ListStream) -> None:
+    def __init__(self, learner: Learner, corpus: streams.lists.Stream) -> None:
         self.num_lists, self.mistakes = corpus.starts.shape[0], 0.0
         self._corpus = corpus
         self._order = jnp.arange(self.num_lists, dtype=jnp.int32)
-        self._start = jax.jit(
-            lambda c: learner.init(jax.random.key(0), candidates(c, 0))
-        )
+        self._start = jax.jit(lambda c: learner.init(jax.random.key(0), c.example(0)))
 
         @functools.partial(jax.jit, donate_argnums=0)
-        def one_pass(state: Any, corpus: ListStream, order: jax.Array) -> Any:
-            state, info = reranker.run(learner, state, corpus, order)
+        def one_pass(state: Any, corpus: streams.lists.Stream, order: jax.Array) -> Any:
+            state, info = loops.run(learner, state, corpus, order)
             return state, info.is_mistake.mean()
 
         state = self._start(corpus)
@@ -266,7 +264,7 @@ def run(
 def _times(cases: dict[int, Lists]) -> dict[tuple[str, int], Timed]:
     """Time all learners on all lists, in turn; by learner and case."""
     passes = {
-        (name, case): _Pass(learner, stream_lists(_with_cells(lists, name)))
+        (name, case): _Pass(learner, streams.lists.stream(_with_cells(lists, name)))
         for case, lists in cases.items()
         for name, learner in _learners(lists.num_features).items()
     }
@@ -290,7 +288,7 @@ def _beside_numpy(lists: Lists, num_features: int) -> dict[str, float]:
 
     passes: dict[str, Callable[[], float]] = {_PEER: numpy_pass}
     for name, learner in _learners(num_features).items():
-        passes[name] = _Pass(learner, stream_lists(_with_cells(lists, name)))
+        passes[name] = _Pass(learner, streams.lists.stream(_with_cells(lists, name)))
     seconds = _in_turn(passes, NUM_TURNS)
     return {name: 1e6 * taken / lists.num_lists for name, taken in seconds.items()}
 

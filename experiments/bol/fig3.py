@@ -15,7 +15,8 @@ import numpy as np
 
 from experiments.bol import tagging
 from experiments.bol.tagging import Method
-from lowrank_jax import batch, data, loops, metrics, models, online
+from lowrank_jax import batch, data, loops, metrics, models, online, streams
+from lowrank_jax.estimators import labelling
 
 __all__ = ["plot", "run"]
 
@@ -104,16 +105,16 @@ def _crf(
     name: str, settings: dict[str, Any], task: tagging.Task, num_iterations: int
 ) -> dict[str, Any]:
     learner, seconds, compile_seconds = batch.crf.learner(**settings), 0.0, 0.0
-    for done in loops.iterations(
+    for done in loops.passes(
         learner,
-        batch.crf.lay_out(task.train),
+        streams.Whole(batch.crf.lay_out(task.train)),
         key=jax.random.key(0),
-        num_iterations=num_iterations,
+        num_passes=num_iterations,
     ):
         seconds += done.seconds
         compile_seconds += done.compile_seconds
     params = batch.crf.final_params(done.state)
-    labels = loops.predict_batch(models.linear, params, task.test)
+    labels = labelling.predict_batch(models.linear, params, task.test)
     f1 = score(np.array(task.encoder.labels)[labels], task.gold)
     scored = tagging.Scored(0, f1, seconds, compile_seconds, [])
     row = tagging.summary(name, [scored], None)

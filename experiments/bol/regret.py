@@ -28,14 +28,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lowrank_jax import data, loops
+from lowrank_jax import data, loops, streams
 from lowrank_jax.certify import comparator
 from lowrank_jax.certify import regret as zcertify
+from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.features import Encoder, read_template, with_orders
 from lowrank_jax.online import bol
 from lowrank_jax.online.bol import dense
 from lowrank_jax.theory.bol import regret
-from lowrank_jax.types import Sequences
 
 __all__ = ["Touched", "block_bounds", "plot", "replay", "run", "table"]
 
@@ -126,7 +126,7 @@ def _chunking(corpus: Any, say: Callable[[str], None]) -> dict[str, Any]:
     """Run block BOL for one pass, then replay it with exact singular values."""
     template = with_orders(read_template("chunking"), "both")
     _, sequences = Encoder.fit_transform(corpus, template)
-    stream, key = loops.stream(sequences), jax.random.key(0)
+    stream, key = streams.sentences.stream(sequences), jax.random.key(0)
     learner = bol.learner(num_power_steps=NUM_POWER_STEPS, record=("predicted",))
     (done,) = loops.passes(learner, stream, key=key, num_passes=1)
     trace = done.trace
@@ -134,7 +134,7 @@ def _chunking(corpus: Any, say: Callable[[str], None]) -> dict[str, Any]:
     say(f"trained on {sequences.num_sentences} sentences; replaying")
     params = jax.jit(bol.final_params)(done.state)
     margins = np.asarray(
-        jax.jit(loops.comparator_margins)(params, stream, order, trace.predicted),
+        jax.jit(comparator.margins)(params, stream, order, trace.predicted),
         np.float64,
     )
     penalty = float(comparator.penalty(params, stream.space, variant="block"))

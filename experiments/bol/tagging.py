@@ -9,8 +9,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from lowrank_jax import data, features, loops, models, online
-from lowrank_jax.types import Sequences
+from lowrank_jax import data, features, loops, models, online, streams
+from lowrank_jax.data.sequences import Sequences
+from lowrank_jax.estimators import labelling
 
 __all__ = ["Method", "Scored", "Task", "fit", "make_task", "summary"]
 
@@ -81,14 +82,14 @@ def fit(method: Method, task: Task, *, num_seeds: int, num_passes: int) -> list[
         orders=template.orders,
         has_transitions=template.has_transitions,
     )
-    train = loops.stream(dataclasses.replace(task.train, space=space))
-    test = loops.stream(dataclasses.replace(task.test, space=space))
+    train = streams.sentences.stream(dataclasses.replace(task.train, space=space))
+    test = streams.sentences.stream(dataclasses.replace(task.test, space=space))
     settings = method.settings
     if method.module is online.bcd:  # the factors take turns from pass to pass
         settings = {"num_rounds_per_block": task.train.num_sentences} | settings
     learner = method.module.learner(**settings)
     model = models.bilinear if method.is_bilinear else models.linear
-    predict = jax.jit(lambda *given: loops.predict(model.scores, *given))
+    predict = jax.jit(lambda *given: labelling.predict(model.scores, *given))
     final = jax.jit(method.module.final_params)
     runs = []
     for seed in range(num_seeds):

@@ -14,26 +14,26 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lowrank_jax import data, features, loops, online
+from lowrank_jax import data, features, online, streams
 
 
 def main() -> None:
     train, _, _ = data.segmentation_task(400, 1, seed=0)
     template = features.with_orders(features.read_template("segmentation"), "both")
     _, sequences = features.Encoder.fit_transform(train, template)
-    corpus = loops.stream(sequences)
+    corpus = streams.sentences.stream(sequences)
     learner = online.bol.learner()
 
     def one(carry, index):
         state, share = carry
-        example = loops.sentence(corpus, index)
+        example = corpus.example(index)
         is_frozen = share < 0.1
         length = jnp.where(is_frozen, 0, example.length)
         state, info = learner.update(state, dataclasses.replace(example, length=length))
         share = jnp.where(is_frozen, share, 0.95 * share + 0.05 * info.is_mistake)
         return (state, share), (info.is_mistake, is_frozen)
 
-    state = learner.init(jax.random.key(0), loops.sentence(corpus, 0))
+    state = learner.init(jax.random.key(0), corpus.example(0))
     num_sentences = corpus.starts.shape[0]
     order = jnp.arange(10 * num_sentences, dtype=jnp.int32) % num_sentences
     start = (state, jnp.ones(()))

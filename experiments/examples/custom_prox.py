@@ -11,10 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax import loops
+from lowrank_jax import loops, streams
 from lowrank_jax.batch.sblr import bcpd
 from lowrank_jax.linalg.penalties import Penalty, elastic_net
-from lowrank_jax.models import logistic
 
 
 def non_negative_l1(strength: float) -> Penalty:
@@ -41,7 +40,7 @@ def main() -> None:
     x = 3 * rng.normal(size=(200, 20, 30)) + signs[:, None, None] * np.outer(
         channels, times
     )
-    labelled, _ = logistic.label_matrices(x.astype(np.float32), signs)
+    labelled, _ = streams.matrices.label_matrices(x.astype(np.float32), signs)
     for name, penalty in (
         ("l1", elastic_net(l1=0.01)),
         ("non-negative l1", non_negative_l1(0.01)),

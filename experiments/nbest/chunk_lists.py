@@ -27,8 +27,8 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.data import Corpus, data_folders, find, read_conll
 from lowrank_jax.data.lists import Lists, take
 from lowrank_jax.features import Encoder, read_template
-from lowrank_jax.loops import stream
 from lowrank_jax.store import checkpoint
+from lowrank_jax.streams.sentences import stream
 
 __all__ = [
     "TRAINING_SIZES",

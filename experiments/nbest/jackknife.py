@@ -18,13 +18,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax import checks, loops
+from lowrank_jax import checks, loops, streams
 from lowrank_jax.checks import InputError
-from lowrank_jax.data.padding import pad_sequences
+from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.decode import Scores, k_best_paths
 from lowrank_jax.models import linear
 from lowrank_jax.online import perceptron
-from lowrank_jax.types import Sequences, Space
+from lowrank_jax.streams.padding import pad_sequences
 
 __all__ = [
     "Labellings",
@@ -102,7 +102,11 @@ def _programs() -> tuple[Any, Any, Any]:
 
 
 def train_base(
-    stream: loops.Stream, sentences: np.ndarray, *, key: jax.Array, num_passes: int
+    stream: streams.sentences.Stream,
+    sentences: np.ndarray,
+    *,
+    key: jax.Array,
+    num_passes: int,
 ) -> linear.Params:
     """Train the base tagger on some sentences of a corpus.
 
@@ -117,7 +121,7 @@ def train_base(
     """
     checks.whole(num_passes=num_passes)
     init, run, final = _programs()
-    state = init(key, loops.sentence(stream, 0))
+    state = init(key, stream.example(0))
     for index in range(num_passes):
         shuffle = np.asarray(loops.order_of(key, index, len(sentences)))
         state = run(state, stream, jnp.asarray(sentences[shuffle], jnp.int32))
@@ -234,7 +238,7 @@ def jackknife(
     """
     num_sentences = sequences.num_sentences
     folds = contiguous_folds(num_sentences, num_folds)
-    stream = loops.stream(sequences)
+    stream = streams.sentences.stream(sequences)
     # Folds differ by one sentence at most; equal numbers share one compiled program.
     num_others = num_sentences - len(folds[0])
     parts = []

@@ -28,12 +28,12 @@ import numpy as np
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
-from lowrank_jax import data
+from lowrank_jax import data, streams
 from lowrank_jax.batch.sblr import bcpd
 from lowrank_jax.linalg import penalties
 from lowrank_jax.models import bilinear_logit, logistic
 from lowrank_jax.models.bilinear_logit import Params
-from lowrank_jax.models.logistic import Labelled
+from lowrank_jax.streams.matrices import Labelled
 from lowrank_jax.theory.sblr import limits as theory
 
 __all__ = ["converge_traced", "plot", "predicted_rate", "run", "table", "true_limit"]
@@ -62,7 +62,7 @@ def run(
     }
     with jax.enable_x64(True):
         assert read.y is not None
-        labelled, _ = logistic.label_matrices(
+        labelled, _ = streams.matrices.label_matrices(
             np.asarray(read.x, np.float64) / UNIT, read.y
         )
         result["plain"] = _plain(labelled, num_plain)

@@ -18,7 +18,7 @@ from lowrank_jax.batch.sblr.block_step import Block, Search, Stepped, minimise
 from lowrank_jax.linalg import penalties
 from lowrank_jax.linalg.penalties import Penalty
 from lowrank_jax.models import bilinear_logit
-from lowrank_jax.models.logistic import Labelled
+from lowrank_jax.streams.matrices import Labelled
 from lowrank_jax.types import Learner
 
 __all__ = ["BLOCK_TOLERANCE", "MAX_BLOCK_STEPS", "learner"]

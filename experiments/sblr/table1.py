@@ -24,7 +24,7 @@ import numpy as np
 from experiments.sblr import plain
 from lowrank_jax import loops
 from lowrank_jax.batch.sblr import bcpd
-from lowrank_jax.models.logistic import Labelled, label_matrices
+from lowrank_jax.streams.matrices import Labelled, label_matrices
 from lowrank_jax.types import Learner
 
 __all__ = ["matrices_of", "plot", "run", "stream_ratio", "table"]

@@ -18,7 +18,7 @@ from lowrank_jax import loops, metrics
 from lowrank_jax.batch.sblr import bcpd, fista
 from lowrank_jax.estimators.classifier import selection
 from lowrank_jax.models import bilinear_logit, matrix_logit
-from lowrank_jax.models.logistic import Labelled
+from lowrank_jax.streams.matrices import Labelled
 
 __all__ = [
     "CHUNK",

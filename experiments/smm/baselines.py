@@ -14,10 +14,11 @@ import jax
 import numpy as np
 
 from experiments.smm.words import Split
-from lowrank_jax import data, features, loops, metrics, models
+from lowrank_jax import data, features, loops, metrics, models, streams
 from lowrank_jax.batch.smm import fobos, latent_svm
 from lowrank_jax.batch.smm import moments as spectral_moments
 from lowrank_jax.decode.lattice_paths import best_paths, paths_to_words
+from lowrank_jax.estimators import labelling
 from lowrank_jax.online import perceptron
 
 __all__ = ["fit_io_hmm", "fit_latent_svm", "fit_perceptron"]
@@ -37,7 +38,7 @@ class _Task:
 
     def score(self, params: Any, name: str) -> float:
         """Letter accuracy in percent."""
-        codes = loops.predict_batch(models.linear, params, self._encoded[name])
+        codes = labelling.predict_batch(models.linear, params, self._encoded[name])
         found = np.array(self.encoder.labels)[codes]
         return metrics.token_accuracy(np.asarray(self._parts[name].labels), found)
 
@@ -68,7 +69,7 @@ def fit_perceptron(
     best: tuple[float, dict[str, Any], Any] = (-1.0, {}, None)
     for done in loops.passes(
         perceptron.learner(),
-        loops.stream(task.train),
+        streams.sentences.stream(task.train),
         key=jax.random.key(seed),
         num_passes=max(passes),
     ):

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from experiments.smm.words import Split
-from lowrank_jax import data, loops
+from lowrank_jax import data, loops, streams
 from lowrank_jax.batch.smm import trigram_crf
 from lowrank_jax.decode.lattice_paths import paths_to_words
 from lowrank_jax.models import subpatterns
@@ -137,7 +137,7 @@ def _pass(
     state: trigram_perceptron.State, words: trigram_perceptron.Word, order: jax.Array
 ) -> trigram_perceptron.State:
     learner = trigram_perceptron.learner()
-    return trigram_perceptron.run_pass(learner, state, words, order)[0]
+    return loops.run(learner, state, streams.Stacked(words), order)[0]
 
 
 @jax.jit

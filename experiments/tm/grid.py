@@ -19,8 +19,7 @@ import numpy as np
 from jax import lax
 
 from experiments import nbest
-from lowrank_jax import loops, reranker
-from lowrank_jax.data.lists import ListStream, candidates, stream_lists
+from lowrank_jax import loops, streams
 from lowrank_jax.features import mapping
 from lowrank_jax.models import tensor
 from lowrank_jax.models.candidates import best, linear_scores
@@ -81,7 +80,7 @@ class Task:
     """
 
     splits: dict[str, nbest.Split]
-    streams: dict[str, ListStream]
+    streams: dict[str, streams.lists.Stream]
     num_rounds: int
 
     @property
@@ -116,7 +115,9 @@ def make_task(made: nbest.ChunkLists, sizes: Sequence[int]) -> Task:
     """
     names = ("train", "development", "test")
     splits = {name: getattr(made, name) for name in names}
-    streams = {name: stream_lists(split.lists) for name, split in splits.items()}
+    streams = {
+        name: streams.lists.stream(split.lists) for name, split in splits.items()
+    }
     return Task(splits, streams, int(np.gcd.reduce(np.asarray(sizes))))
 
 
@@ -155,7 +156,9 @@ def place_of(setting: Tensor, num_features: int, surrogate: np.ndarray) -> np.nd
     return mapping.sequential_mapping(num_features, sizes)
 
 
-def to_cells(corpus: ListStream, place: np.ndarray, num_cells: int) -> ListStream:
+def to_cells(
+    corpus: streams.lists.Stream, place: np.ndarray, num_cells: int
+) -> streams.lists.Stream:
     """Do `data.lists.remap` on the device."""
     cells = jnp.asarray(np.append(place, num_cells).astype(np.int32))
     return dataclasses.replace(
@@ -170,7 +173,7 @@ def _gather(table: jax.Array, ids: jax.Array) -> jax.Array:
 
 def sweep(
     setting: Tensor,
-    corpus: ListStream,
+    corpus: streams.lists.Stream,
     *,
     size: int,
     limits: Sequence[float],
@@ -252,13 +255,13 @@ def _programs(setting: Tensor, shape: tensor.Shape, dtype: Any) -> tuple[Any, ..
             dtype=dtype,
         )
 
-    def start(limit: jax.Array, key: jax.Array, corpus: ListStream) -> Any:
-        return learner(limit).init(key, candidates(corpus, 0))
+    def start(limit: jax.Array, key: jax.Array, corpus: streams.lists.Stream) -> Any:
+        return learner(limit).init(key, corpus.example(0))
 
     def rounds(
-        limit: jax.Array, state: Any, corpus: ListStream, order: jax.Array
+        limit: jax.Array, state: Any, corpus: streams.lists.Stream, order: jax.Array
     ) -> tuple[Any, dict[str, jax.Array]]:
-        state, info = reranker.run(learner(limit), state, corpus, order)
+        state, info = loops.run(learner(limit), state, corpus, order)
         return state, {
             "mistakes": info.is_mistake.sum(),
             "loss": info.loss.sum(),
@@ -267,7 +270,7 @@ def _programs(setting: Tensor, shape: tensor.Shape, dtype: Any) -> tuple[Any, ..
         }
 
     def lanes(
-        limits: jax.Array, states: Any, corpus: ListStream, orders: jax.Array
+        limits: jax.Array, states: Any, corpus: streams.lists.Stream, orders: jax.Array
     ) -> Any:
         def lane(given: tuple[jax.Array, Any, jax.Array]) -> Any:
             limit, state, order = given
@@ -323,13 +326,13 @@ def _linear_programs(rule: str, decoding: str) -> tuple[Any, Any]:
     def learner(limit: Any) -> Any:
         return rerank.learner(rule=rule, max_step_size=limit, decoding=decoding)
 
-    def start(corpus: ListStream) -> Any:
-        return learner(1.0).init(jax.random.key(0), candidates(corpus, 0))
+    def start(corpus: streams.lists.Stream) -> Any:
+        return learner(1.0).init(jax.random.key(0), corpus.example(0))
 
     def rounds(
-        limit: jax.Array, state: Any, corpus: ListStream, order: jax.Array
+        limit: jax.Array, state: Any, corpus: streams.lists.Stream, order: jax.Array
     ) -> tuple[Any, jax.Array]:
-        state, info = reranker.run(learner(limit), state, corpus, order)
+        state, info = loops.run(learner(limit), state, corpus, order)
         return state, info.is_mistake.sum()
 
     return jax.jit(start), jax.jit(rounds, donate_argnums=1)
@@ -337,7 +340,7 @@ def _linear_programs(rule: str, decoding: str) -> tuple[Any, Any]:
 
 def choose(
     params: Params,
-    corpus: ListStream,
+    corpus: streams.lists.Stream,
     *,
     num_lists: int | None = None,
     is_tensor: bool,
@@ -361,14 +364,18 @@ def choose(
 
 @functools.lru_cache
 def _choosers() -> dict[bool, Any]:
-    def linear(params: Params, corpus: ListStream, indices: jax.Array) -> jax.Array:
+    def linear(
+        params: Params, corpus: streams.lists.Stream, indices: jax.Array
+    ) -> jax.Array:
         return lax.map(
-            lambda i: best(linear_scores(params, candidates(corpus, i))), indices
+            lambda i: best(linear_scores(params, corpus.example(i))), indices
         )
 
-    def lanes(params: Params, corpus: ListStream, indices: jax.Array) -> jax.Array:
+    def lanes(
+        params: Params, corpus: streams.lists.Stream, indices: jax.Array
+    ) -> jax.Array:
         def one(index: jax.Array) -> jax.Array:
-            example = candidates(corpus, index)
+            example = corpus.example(index)
             return jax.vmap(lambda part: best(tensor.scores(part, example)))(params)
 
         return lax.map(one, indices).T

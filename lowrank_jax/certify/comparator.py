@@ -13,11 +13,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax.checks import InputError
+from lowrank_jax.data.sequences import Space
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online import mistakes
-from lowrank_jax.types import Sentence, Space
+from lowrank_jax.streams.sentences import Stream
+from lowrank_jax.types import Sentence
 
-__all__ = ["gap", "margin", "penalty"]
+__all__ = ["gap", "margin", "margins", "penalty"]
 
 
 class _Parts(NamedTuple):
@@ -44,6 +46,27 @@ def margin(params: Any, example: Sentence, predicted: jax.Array) -> jax.Array:
     dtype = jax.tree.leaves(params)[0].dtype
     count = differences.num_positions
     return lax.fori_loop(jnp.zeros_like(count), count, one, jnp.zeros((), dtype))
+
+
+def margins(
+    params: Any, corpus: Stream, order: jax.Array, predicted: jax.Array
+) -> jax.Array:
+    r"""Return :math:`\langle U, \Delta\Phi^t\rangle` of the rounds of a run; pure.
+
+    Args:
+      params: U, of `models.linear` or `models.bilinear`.
+      corpus: Sentences that the run was on.
+      order: (num_rounds,) int32, the sentence of each round.
+      predicted: (num_rounds, window) int, `Info.predicted` of the run.
+    """
+
+    def one(_: None, given: tuple[jax.Array, jax.Array]) -> tuple[None, jax.Array]:
+        index, labels = given
+        example = corpus.example(index)
+        labels = labels.astype(example.labels.dtype)
+        return None, margin(params, example, labels)
+
+    return lax.scan(one, None, (order, predicted))[1]
 
 
 def gap(params: Any, here: mistakes.Position, space: Space) -> jax.Array:

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax import loops, theory
+from lowrank_jax import streams, theory
 from lowrank_jax.certify import comparator
 from lowrank_jax.checks import InputError
 from lowrank_jax.online import mistakes
@@ -161,7 +161,7 @@ def _row_squares(table: jax.Array, num_columns: int | None) -> jax.Array:
 def run_certificate(
     traces: Sequence[Any],
     orders: Sequence[jax.Array],
-    corpus: loops.Stream,
+    corpus: streams.sentences.Stream,
     params: Any,
     ended: Conjugate,
     *,
@@ -241,7 +241,10 @@ def run_certificate(
 
 
 def _margins_of(
-    params: Any, corpus: loops.Stream, order: np.ndarray, predicted: np.ndarray
+    params: Any,
+    corpus: streams.sentences.Stream,
+    order: np.ndarray,
+    predicted: np.ndarray,
 ) -> np.ndarray:
     """Return the comparator's margins of some rounds: `loops.comparator_margins`.
 
@@ -263,7 +266,7 @@ def _chunks(part: np.ndarray) -> np.ndarray:
 
 
 def _differences(
-    corpus: loops.Stream, order: np.ndarray, predicted: np.ndarray
+    corpus: streams.sentences.Stream, order: np.ndarray, predicted: np.ndarray
 ) -> tuple[mistakes.Position, np.ndarray]:
     """Return the positions where label pairs differ, and the round of each.
 
@@ -290,7 +293,9 @@ def _differences(
 
 
 @jax.jit
-def _gaps(params: Any, corpus: loops.Stream, positions: mistakes.Position) -> jax.Array:
+def _gaps(
+    params: Any, corpus: streams.sentences.Stream, positions: mistakes.Position
+) -> jax.Array:
     positions = positions._replace(ids=corpus.feature_ids[positions.ids])
     return jax.vmap(lambda here: comparator.gap(params, here, corpus.space))(positions)
 

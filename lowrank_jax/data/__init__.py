@@ -22,13 +22,7 @@ from lowrank_jax.data.list_files import (
     read_svmlight_lists,
     write_json_lists,
 )
-from lowrank_jax.data.lists import (
-    Candidates,
-    Lists,
-    ListStream,
-    drop_shared,
-    stream_lists,
-)
+from lowrank_jax.data.lists import Lists, drop_shared
 from lowrank_jax.data.made.lists import RerankingTruth, reranking_task
 from lowrank_jax.data.made.sentences import (
     BilinearTruth,
@@ -41,7 +35,6 @@ from lowrank_jax.data.made.sentences import (
 from lowrank_jax.data.made.words import spelling_task
 from lowrank_jax.data.matrices import Matrices, read_matrices
 from lowrank_jax.data.nettalk import read_nettalk
-from lowrank_jax.data.padding import add_window, length_buckets, pad_sequences
 from lowrank_jax.data.segmentation import (
     labels_from_words,
     read_raw_text,
@@ -57,19 +50,16 @@ __all__ = [
     "DATASETS",
     "Alphabet",
     "BilinearTruth",
-    "Candidates",
     "Corpus",
     "DataFile",
     "Dataset",
     "DenseTruth",
     "Lexicon",
-    "ListStream",
     "Lists",
     "Matrices",
     "RerankingTruth",
     "Status",
     "Words",
-    "add_window",
     "alphabet_of",
     "bilinear_task",
     "character_classes",
@@ -83,9 +73,7 @@ __all__ = [
     "fold_width",
     "hamming_accuracy",
     "labels_from_words",
-    "length_buckets",
     "open_text",
-    "pad_sequences",
     "read_bytes",
     "read_conll",
     "read_json_lists",
@@ -99,7 +87,6 @@ __all__ = [
     "segmentation_task",
     "spelling_task",
     "split_fraction",
-    "stream_lists",
     "verify",
     "words_from_labels",
     "write_conll",

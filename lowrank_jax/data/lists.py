@@ -1,48 +1,33 @@
-"""Candidate lists to rerank: flat arrays on the host and on the device.
+"""Candidate lists to rerank, as flat arrays on the host.
 
 A list holds the candidates of one input (the 50 best parses of a sentence), each with
 sparse features and a quality in 0..1. A corpus of lists is flat, as a sparse matrix in
-CSR form: candidates own runs of entries, lists own runs of candidates. On the device
-the entries of a candidate fill whole rows of `WIDTH` entries. Candidates of a list
-share most of their features, so each list has its distinct features beside, and an
-entry says at which place among them its feature is: a round weighs each feature once.
-It works on the rows of its list where they lie: nothing is padded to the longest list,
-and nothing is copied.
+CSR form: candidates own runs of entries, lists own runs of candidates.
 """
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
-from lowrank_jax.data import entries
 
 __all__ = [
-    "Candidates",
-    "ListStream",
+    "LISTS_AT_ONCE",
     "Lists",
-    "candidates",
     "drop_shared",
     "oracle",
     "remap",
-    "stream_lists",
+    "run_starts",
     "take",
 ]
 
-WIDTH = 32  # entries in a row of the device form
-FEATURES = 256  # features of a list that are weighed at a time
-ROWS = 64  # rows that scoring works on at a time: more of them, more reads in flight
 _MOST_CELLS = 2**31 - 1  # cells are int32
-_LISTS_AT_ONCE = 64  # lists that are sorted at a time: bounds the memory
+#: Number of lists that are sorted at a time, which bounds the memory.
+LISTS_AT_ONCE = 64
 
 
-@jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Lists:
     """A corpus of candidate lists: flat arrays over all entries.
@@ -58,12 +43,12 @@ class Lists:
       num_features: V, static.
     """
 
-    feature_ids: Any
-    values: Any
-    candidate_offsets: Any
-    list_offsets: Any
-    quality: Any
-    num_features: int = dataclasses.field(metadata={"static": True})
+    feature_ids: np.ndarray
+    values: np.ndarray
+    candidate_offsets: np.ndarray
+    list_offsets: np.ndarray
+    quality: np.ndarray
+    num_features: int
 
     @property
     def num_lists(self) -> int:
@@ -167,8 +152,8 @@ def drop_shared(lists: Lists) -> Lists:
     parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     of_lists = np.asarray(lists.list_offsets, np.int64)
     of_candidates = np.asarray(lists.candidate_offsets, np.int64)
-    for first in range(0, lists.num_lists, _LISTS_AT_ONCE):
-        bounds = of_lists[first : first + _LISTS_AT_ONCE + 1]
+    for first in range(0, lists.num_lists, LISTS_AT_ONCE):
+        bounds = of_lists[first : first + LISTS_AT_ONCE + 1]
         begin, end = of_candidates[bounds[0]], of_candidates[bounds[-1]]
         owner = np.repeat(
             np.arange(bounds[0], bounds[-1]),
@@ -177,9 +162,7 @@ def drop_shared(lists: Lists) -> Lists:
         ids = np.asarray(lists.feature_ids[begin:end], np.int64)
         values = np.asarray(lists.values[begin:end])
         keep = ids < lists.num_features
-        parts.append(
-            entries.subtract_commonest(bounds, owner[keep], ids[keep], values[keep])
-        )
+        parts.append(_subtract_commonest(bounds, owner[keep], ids[keep], values[keep]))
     owner, ids, values = (
         np.concatenate([part[i] for part in parts] or [np.zeros(0)]) for i in range(3)
     )
@@ -200,179 +183,67 @@ def _runs(offsets: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return np.arange(ends[-1]) + shift, ends
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Candidates:
-    """One list: the arrays that hold it, and where in them it lies.
-
-    The entries of a candidate fill whole rows; the rows of a list follow each other,
-    and so do its distinct features. Rows and features of other lists may lie before and
-    after.
-
-    Attributes:
-      features: (num_distinct + padding,) int32, in 0..V. Those of the list begin with
-        V, "not a feature", which scores 0; behind them at least `FEATURES` and
-        `max_distinct` more must follow.
-      feature_bounds: (2,) int32, where those of the list begin and end.
-      places: (num_rows + ROWS, width) uint16 or int32, of the feature of each entry
-        among those of its list; 0, that of V, where there is no entry. ROWS rows must
-        follow those of the list.
-      values: (num_rows + ROWS, width); 0 where there is no entry.
-      owner: (num_rows + ROWS,) int32, the candidate that a row belongs to, from 0.
-      row_offsets: (max_candidates + 1,) int32; candidate c has the rows
-        ``row_offsets[c]:row_offsets[c + 1]``.
-      quality: (max_candidates,); NaN where it is not known.
-      num_candidates: () int32, at least 1.
-      max_distinct: static; features of the list that has most, V among them.
-      num_features: V, static.
-    """
-
-    features: jax.Array
-    feature_bounds: jax.Array
-    places: jax.Array
-    values: jax.Array
-    owner: jax.Array
-    row_offsets: jax.Array
-    quality: jax.Array
-    num_candidates: jax.Array
-    max_distinct: int = dataclasses.field(metadata={"static": True})
-    num_features: int = dataclasses.field(metadata={"static": True})
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class ListStream:
-    """A corpus of lists on the device.
-
-    Attributes:
-      features: (num_distinct + padding,) int32, the distinct features of each list,
-        ascending behind a V.
-      feature_offsets: (num_lists + 1,) int32; list i has the features
-        ``feature_offsets[i]:feature_offsets[i + 1]``.
-      places: (num_rows + ROWS, width) uint16, or int32 where that is too small, of
-        entries among the features of the list.
-      values: (num_rows + ROWS, width).
-      owner: (num_rows + ROWS,) int32, candidate of a row within its list.
-      row_offsets: (num_candidates + max_candidates + 1,) int32, rows of a candidate.
-      quality: (num_candidates + max_candidates,).
-      starts: (num_lists,) int32, first candidate of each list.
-      counts: (num_lists,) int32, its candidates.
-      max_candidates: static; of the list that has most.
-      max_distinct: static; features of the list that has most, V among them.
-      num_features: V, static.
-    """
-
-    features: jax.Array
-    feature_offsets: jax.Array
-    places: jax.Array
-    values: jax.Array
-    owner: jax.Array
-    row_offsets: jax.Array
-    quality: jax.Array
-    starts: jax.Array
-    counts: jax.Array
-    max_candidates: int = dataclasses.field(metadata={"static": True})
-    max_distinct: int = dataclasses.field(metadata={"static": True})
-    num_features: int = dataclasses.field(metadata={"static": True})
-
-
-def stream_lists(lists: Lists, *, width: int = WIDTH) -> ListStream:
-    """Put a corpus of lists on the device.
+def _subtract_commonest(
+    bounds: np.ndarray, owner: np.ndarray, ids: np.ndarray, values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Do `drop_shared` for a few lists.
 
     Args:
-      lists: with at least one candidate in each list.
-      width: entries in a row. Wider ones suit candidates with more features.
-    """
-    checks.whole(width=width)
-    of_lists = np.asarray(lists.list_offsets, np.int64)
-    counts = np.diff(of_lists)
-    if (counts == 0).any():
-        raise InputError(
-            f"List {int(counts.argmin())} (counted from 0) has no candidate; leave it "
-            "out."
-        )
-    ids, values = np.asarray(lists.feature_ids), np.asarray(lists.values)
-    of_candidates = np.asarray(lists.candidate_offsets, np.int64)
-    lengths = np.diff(of_candidates)
-    num_rows = -(-lengths // width)
-    row_offsets = np.concatenate([[0], np.cumsum(num_rows)])
-    owner_list = np.repeat(np.arange(lists.num_lists), counts)
-    within = np.arange(lists.num_candidates) - of_lists[:-1][owner_list]
-    max_candidates = int(counts.max(initial=1))
-
-    # A slice of ROWS may begin at any row and must stay inside.
-    height = int(row_offsets[-1]) + ROWS
-    cells = np.arange(lists.num_entries) + np.repeat(
-        row_offsets[:-1] * width - of_candidates[:-1], lengths
-    )
-    features, feature_offsets, places = _distinct(lists)
-    max_distinct = int(np.diff(feature_offsets).max(initial=1))
-    padding = max(FEATURES, max_distinct)
-    # Half the bytes to read in a round, for nearly all lists.
-    dtype = np.uint16 if max_distinct <= 2**16 else np.int32
-    laid_places = np.zeros(height * width, dtype)
-    laid_values = np.zeros(height * width, values.dtype)
-    laid_places[cells] = places
-    laid_values[cells] = np.where(ids < lists.num_features, values, 0)
-    return ListStream(
-        features=jnp.asarray(
-            np.pad(features, (0, padding), constant_values=lists.num_features)
-        ),
-        feature_offsets=jnp.asarray(feature_offsets, jnp.int32),
-        places=jnp.asarray(laid_places.reshape(height, width)),
-        values=jnp.asarray(laid_values.reshape(height, width)),
-        owner=jnp.asarray(
-            np.pad(np.repeat(within, num_rows), (0, ROWS)).astype(np.int32)
-        ),
-        row_offsets=jnp.asarray(
-            np.pad(row_offsets, (0, max_candidates), mode="edge").astype(np.int32)
-        ),
-        quality=jnp.asarray(
-            np.pad(np.asarray(lists.quality), (0, max_candidates)).astype(values.dtype)
-        ),
-        starts=jnp.asarray(of_lists[:-1], jnp.int32),
-        counts=jnp.asarray(counts, jnp.int32),
-        max_candidates=max_candidates,
-        max_distinct=max_distinct,
-        num_features=lists.num_features,
-    )
-
-
-def candidates(corpus: ListStream, index: jax.Array | int) -> Candidates:
-    """Return one list of the stream; the index may be traced."""
-    first, size = corpus.starts[index], corpus.max_candidates
-    bounds = corpus.feature_offsets[index], corpus.feature_offsets[index + 1]
-    return Candidates(
-        features=corpus.features,
-        feature_bounds=jnp.stack(bounds),
-        places=corpus.places,
-        values=corpus.values,
-        owner=corpus.owner,
-        row_offsets=lax.dynamic_slice_in_dim(corpus.row_offsets, first, size + 1),
-        quality=lax.dynamic_slice_in_dim(corpus.quality, first, size),
-        num_candidates=corpus.counts[index],
-        max_distinct=corpus.max_distinct,
-        num_features=corpus.num_features,
-    )
-
-
-def _distinct(lists: Lists) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Do `entries.distinct` for all lists.
+      bounds: (n + 1,) candidates where the lists begin and end.
+      owner: (num_entries,) candidate of each entry.
+      ids: (num_entries,) feature.
+      values: (num_entries,).
 
     Returns:
-      features: of all lists end to end, int32.
-      offsets: (num_lists + 1,) int64, where each list begins among them.
-      places: (num_entries,) int32, of entries among the features of their list.
+      ``(owner, ids, values)`` of what is left, by candidate and feature.
     """
-    of_lists = np.asarray(lists.list_offsets, np.int64)
-    of_entries = np.asarray(lists.candidate_offsets, np.int64)[of_lists]
-    places = np.zeros(lists.num_entries, np.int32)
-    features, sizes = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]
-    for first in range(0, lists.num_lists, _LISTS_AT_ONCE):
-        bounds = of_entries[first : first + _LISTS_AT_ONCE + 1]
-        here = slice(bounds[0], bounds[-1])
-        ids = np.asarray(lists.feature_ids[here], np.int64)
-        found, size, places[here] = entries.distinct(bounds, ids, lists.num_features)
-        features.append(found)
-        sizes.append(size)
-    return np.concatenate(features), np.cumsum(np.concatenate(sizes)), places
+    if ids.size == 0:
+        return owner, ids, values
+    many = int(ids.max()) + 1  # one integer to sort by is faster than two
+    order = np.argsort(owner * many + ids, kind="stable")
+    owner, ids, values = owner[order], ids[order], values[order]
+    at = run_starts(owner, ids)  # sum up what a candidate has twice
+    owner, ids, values = owner[at], ids[at], np.add.reduceat(values, at)
+
+    which = np.searchsorted(bounds, owner, side="right") - 1  # list of each entry
+    order = np.lexsort((values, which * many + ids))
+    owner, ids, values, which = owner[order], ids[order], values[order], which[order]
+    group = run_starts(which, ids)  # entries of one feature in one list
+    size = np.diff(np.append(group, ids.size))
+    run = run_starts(which, ids, values)
+    run_size = np.diff(np.append(run, ids.size))
+    group_of_run = np.searchsorted(group, run, side="right") - 1
+    largest = np.maximum.reduceat(run_size, np.searchsorted(run, group))
+    num_candidates = np.diff(bounds)[which[group]]
+    is_largest = run_size == largest[group_of_run]
+    commonest = np.zeros(group.size, values.dtype)
+    # The last run of the largest size wins; a fixed choice is all that matters.
+    commonest[group_of_run[is_largest]] = values[run[is_largest]]
+    commonest[largest <= num_candidates - size] = 0  # most do not have the feature
+
+    # Candidates without a feature that most have get minus its commonest value.
+    missing = np.where(commonest != 0, num_candidates, 0)
+    begin = np.cumsum(missing) - missing
+    lacks = np.ones(int(missing.sum()), bool)
+    group_of = np.repeat(np.arange(group.size), size)
+    has = commonest[group_of] != 0
+    lacks[(begin[group_of] + owner - bounds[which])[has]] = False
+    new_group = np.repeat(np.arange(group.size), missing)[lacks]
+    new_owner = (
+        np.flatnonzero(lacks) - begin[new_group] + bounds[which[group]][new_group]
+    )
+    owner = np.concatenate([owner, new_owner])
+    ids = np.concatenate([ids, ids[group][new_group]])
+    values = np.concatenate([values - commonest[group_of], -commonest[new_group]])
+    left = np.flatnonzero(values)
+    order = left[np.argsort(owner[left] * many + ids[left], kind="stable")]
+    return owner[order], ids[order], values[order]
+
+
+def run_starts(*columns: np.ndarray) -> np.ndarray:
+    """Return where each run of equal rows begins, for rows sorted by these columns."""
+    changes = np.zeros(columns[0].size, bool)
+    changes[:1] = True
+    for column in columns:
+        changes[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(changes)

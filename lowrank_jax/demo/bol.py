@@ -13,10 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax import data, loops, metrics
+from lowrank_jax import data, loops, metrics, streams
 from lowrank_jax.certify import comparator, regret
 from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.demo import Size
+from lowrank_jax.estimators import labelling
 from lowrank_jax.features import Encoder, num_parameters, read_template, with_orders
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online import bol, mira, perceptron
@@ -97,9 +98,9 @@ class _Task(NamedTuple):
     """The data, ready for the device."""
 
     encoder: Encoder
-    train: loops.Stream
+    train: streams.sentences.Stream
     test_corpus: Corpus
-    test: loops.Stream
+    test: streams.sentences.Stream
     num_passes: int
 
 
@@ -126,8 +127,10 @@ def run(size: Size, tell: Callable[[Result], None]) -> Demo:
     )
     template = with_orders(read_template("segmentation"), "both")
     encoder, sequences = Encoder.fit_transform(train, template)
-    test_stream = loops.stream(encoder.transform(test))
-    task = _Task(encoder, loops.stream(sequences), test, test_stream, size.passes)
+    test_stream = streams.sentences.stream(encoder.transform(test))
+    task = _Task(
+        encoder, streams.sentences.stream(sequences), test, test_stream, size.passes
+    )
 
     def go(model: Any, learner: Learner, ends: dict[str, _End]) -> _Run:
         done = _run(task, model, learner, ends)
@@ -174,7 +177,7 @@ def run(size: Size, tell: Callable[[Result], None]) -> Demo:
 
 @functools.lru_cache
 def _predictor(scores: Callable[..., Any]) -> Callable[..., Any]:
-    return jax.jit(functools.partial(loops.predict, scores))
+    return jax.jit(functools.partial(labelling.predict, scores))
 
 
 def _run(task: _Task, model: Any, learner: Learner, ends: dict[str, _End]) -> _Run:
@@ -223,7 +226,7 @@ def _num_parameters(encoder: Encoder, model: Any) -> int:
     )
 
 
-_margins = jax.jit(loops.comparator_margins)
+_margins = jax.jit(comparator.margins)
 
 
 def _regret(

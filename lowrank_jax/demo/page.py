@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from lowrank_jax.demo import bol, bol_section, sblr, smm, tm
-from lowrank_jax.report import page as zreport
+from lowrank_jax.report import page as report
 from lowrank_jax.verify import Result
 from lowrank_jax.verify.curves import Curves
 from lowrank_jax.verify.page import pictures, statements_table
@@ -55,4 +55,4 @@ def page(
         "lowrank-jax verify --html statements.html</pre>",
         f'<p class="small">Made by lowrank-jax demo in {seconds:.0f} s.</p>',
     ]
-    return zreport.page("Low-rank learning, in small", body)
+    return report.page("Low-rank learning, in small", body)

@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax import loops
+from lowrank_jax import loops, streams
 from lowrank_jax.batch.sblr import fista
 from lowrank_jax.demo import Size
 from lowrank_jax.estimators import classifier
-from lowrank_jax.models import logistic, matrix_logit
+from lowrank_jax.models import matrix_logit
 from lowrank_jax.report.page import BLUE, ORANGE, picture, table
 
 __all__ = ["HEAD", "Demo", "Result", "cells", "run", "section"]
@@ -135,7 +135,9 @@ def _made_up() -> _Data:
 def _logistic_regression(every: _Data, train: np.ndarray, test: np.ndarray) -> Result:
     """Fit a weight a pixel with a ridge, all classes jointly (FISTA)."""
     scaling = classifier.scaling_of(every.x[train], "global")
-    labelled, classes = logistic.label_matrices(scaling(every.x[train]), every.y[train])
+    labelled, classes = streams.matrices.label_matrices(
+        scaling(every.x[train]), every.y[train]
+    )
     learner = fista.learner(l2=2e-3, restart=True, tolerance=1e-4)
     program = jax.jit(
         lambda labelled: loops.converge(

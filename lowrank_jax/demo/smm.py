@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from lowrank_jax import loops, metrics
+from lowrank_jax import loops, metrics, streams
 from lowrank_jax.batch.smm import fobos
 from lowrank_jax.data.bisymbols import alphabet_of, encode_words
 from lowrank_jax.data.corpus import Corpus
@@ -95,8 +95,8 @@ def _train(name: str, train: Corpus, test: Corpus, number: int) -> Result:
     )
     assert test.labels is not None
     iterations, accuracies, seconds = [], [], 0.0
-    for done in loops.iterations(
-        learner, lattice, key=jax.random.key(0), num_iterations=number
+    for done in loops.passes(
+        learner, streams.Whole(lattice), key=jax.random.key(0), num_passes=number
     ):
         seconds += done.seconds
         if (done.pass_index + 1) % _EVERY == 0 or done.pass_index + 1 == number:

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from lowrank_jax import reranker
+from lowrank_jax import loops, metrics, streams
 from lowrank_jax.data import lists
 from lowrank_jax.data.made.lists import reranking_task
 from lowrank_jax.demo import Size
+from lowrank_jax.estimators import reranker as choosing
 from lowrank_jax.models import candidates, tensor
 from lowrank_jax.models.tensor import Shape
 from lowrank_jax.online import rerank, tensor_mira
@@ -64,8 +65,8 @@ class Demo(NamedTuple):
 class _Task(NamedTuple):
     """Lists to learn from and to test on, on the device."""
 
-    train: lists.ListStream
-    test: lists.ListStream
+    train: streams.lists.Stream
+    test: streams.lists.Stream
     test_lists: lists.Lists
 
 
@@ -74,7 +75,7 @@ def run(size: Size, tell: Callable[[Result], None]) -> Demo:
     train, test, truth = reranking_task(
         size.lists, _NUM_TEST, seed=0, sizes=_SIZES, noise=0.3, shuffled=False
     )
-    task = _Task(lists.stream_lists(train), lists.stream_lists(test), test)
+    task = _Task(streams.lists.stream(train), streams.lists.stream(test), test)
     shape = Shape(_SIZES, _NUM_COMPONENTS)
     linear = _Model(candidates.linear_scores, rerank.final_params, train.num_features)
     folded = _Model(
@@ -103,7 +104,7 @@ def run(size: Size, tell: Callable[[Result], None]) -> Demo:
     left, right = (np.asarray(part) for part in params)
     return Demo(
         num_train=size.lists,
-        base=reranker.quality_of(test, np.zeros(_NUM_TEST, int)).base,
+        base=metrics.quality_of(test, np.zeros(_NUM_TEST, int)).base,
         results=results,
         planted=truth.weights.reshape(_SIZES, order="F"),
         found=np.einsum("hi,hj->ij", left, right),
@@ -118,7 +119,7 @@ class _Model(NamedTuple):
 
 @functools.lru_cache
 def _chooser(scores: Callable[..., Any]) -> Callable[..., Any]:
-    return jax.jit(functools.partial(reranker.predict, scores))
+    return jax.jit(functools.partial(choosing.choose, scores))
 
 
 def _train(
@@ -126,12 +127,12 @@ def _train(
 ) -> tuple[Result, Any]:
     choose = _chooser(model.scores)
     quality, seconds = [], 0.0
-    for done in reranker.passes(
+    for done in loops.passes(
         learner, task.train, key=jax.random.key(0), num_passes=_NUM_PASSES
     ):
         params = model.final_params(done.state)
         chosen = choose(params, task.test)
-        quality.append(reranker.quality_of(task.test_lists, chosen).chosen)
+        quality.append(metrics.quality_of(task.test_lists, chosen).chosen)
         seconds += done.seconds
     return Result(name, quality, model.num_parameters, seconds), params
 

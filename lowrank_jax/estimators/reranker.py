@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -12,13 +12,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from lowrank_jax import streams
 from lowrank_jax.checks import InputError
-from lowrank_jax.data.lists import Lists, ListStream, candidates, remap, stream_lists
+from lowrank_jax.data.lists import Lists, remap
 from lowrank_jax.models import tensor
-from lowrank_jax.models.candidates import linear_scores
+from lowrank_jax.models.candidates import best, linear_scores
 from lowrank_jax.store import folder as model_folder
 
-__all__ = ["KIND", "RerankModel"]
+__all__ = ["KIND", "RerankModel", "choose"]
 
 KIND = "reranker"
 _NAMES, _PLACE = "names", "place"
@@ -68,7 +69,9 @@ class RerankModel:
             sizes = tuple(part.shape[1] for part in self.params)
             lists = remap(lists, self.place, tensor.Shape(sizes).num_cells)
         with _precision(self.params):
-            found = _scores(self.place is not None, self.params, stream_lists(lists))
+            found = _scores(
+                self.place is not None, self.params, streams.lists.stream(lists)
+            )
         counts = np.diff(np.asarray(lists.list_offsets))
         is_there = np.arange(found.shape[1])[None] < counts[:, None]
         return np.asarray(found)[is_there]
@@ -141,11 +144,11 @@ def _precision(params: Any) -> Any:
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _scores(is_tensor: bool, params: Any, corpus: ListStream) -> jax.Array:
+def _scores(is_tensor: bool, params: Any, corpus: streams.lists.Stream) -> jax.Array:
     """Return (num_lists, max_candidates) scores, -inf where there is no candidate."""
     score = tensor.scores if is_tensor else linear_scores
     order = jnp.arange(corpus.starts.shape[0], dtype=jnp.int32)
-    return lax.map(lambda i: score(params, candidates(corpus, i)), order)
+    return lax.map(lambda i: score(params, corpus.example(i)), order)
 
 
 def _best(lists: Lists, scores: np.ndarray) -> np.ndarray:
@@ -153,3 +156,29 @@ def _best(lists: Lists, scores: np.ndarray) -> np.ndarray:
         return np.zeros(0, np.int32)
     parts = np.split(scores, np.asarray(lists.list_offsets)[1:-1])
     return np.array([part.argmax() for part in parts], np.int32)
+
+
+def choose(
+    scores: Callable[[Any, streams.lists.Candidates], jax.Array],
+    params: Any,
+    corpus: streams.lists.Stream,
+    *,
+    batch_size: int | None = None,
+) -> jax.Array:
+    """Choose a candidate from each list; pure, to be jitted.
+
+    Args:
+      scores: of the model: `models.tensor.scores` or `models.candidates.linear_scores`.
+      params: of the model.
+      corpus: from `streams.lists.stream`.
+      batch_size: lists at a time, for wide machines; None takes them one by one.
+
+    Returns:
+      (num_lists,) int32, the candidate chosen, counted from the first of its list.
+    """
+    order = jnp.arange(corpus.num_examples, dtype=jnp.int32)
+    return lax.map(
+        lambda i: best(scores(params, corpus.example(i))),
+        order,
+        batch_size=batch_size,
+    )

@@ -18,15 +18,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax import __version__, checks, loops
+from lowrank_jax import __version__, checks, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.corpus import Corpus
+from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.decode import k_best_paths, marginals
+from lowrank_jax.estimators import labelling
 from lowrank_jax.features import Encoder, num_parameters
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.store import checkpoint
 from lowrank_jax.store import folder as model_folder
-from lowrank_jax.types import Sequences
 
 __all__ = [
     "CERTIFICATE",
@@ -121,7 +122,7 @@ class Tagger:
         with self._precision():
             if jax.default_backend() != "cpu":  # wide machines want many at once
                 sequences = self._encode(corpus)
-                codes = loops.predict_batch(self._module, self.params, sequences)
+                codes = labelling.predict_batch(self._module, self.params, sequences)
                 return self._names[codes]
             for tokens, _, stream in self._streams(corpus):
                 found = np.asarray(_predict(self._module.scores, self.params, stream))
@@ -245,7 +246,7 @@ class Tagger:
 
     def _streams(
         self, corpus: Corpus
-    ) -> Iterator[tuple[np.ndarray, np.ndarray, loops.Stream]]:
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, streams.sentences.Stream]]:
         """Yield token indices, sentence indices and stream of groups of like length."""
         sequences = self._encode(corpus)
         lengths = np.maximum(corpus.lengths, 1)
@@ -256,7 +257,7 @@ class Tagger:
             tokens = np.flatnonzero(np.repeat(level == value, corpus.lengths))
             window = -(-int(lengths[sentences].max()) // 32) * 32
             part = _padded(sequences, tokens, corpus.lengths[sentences])
-            yield tokens, sentences, loops.stream(part, window=window)
+            yield tokens, sentences, streams.sentences.stream(part, window=window)
 
     def _write(self, folder: pathlib.Path) -> None:
         weights = {
@@ -303,20 +304,24 @@ def check_target(folder: Path) -> None:
     model_folder.check_target(folder, _EXTRA, kind="tagger")
 
 
-_predict = jax.jit(loops.predict, static_argnums=0)
+_predict = jax.jit(labelling.predict, static_argnums=0)
 
 
 def _k_best_one(
-    scores: Any, k: int, params: Params, corpus: loops.Stream, index: jax.Array
+    scores: Any,
+    k: int,
+    params: Params,
+    corpus: streams.sentences.Stream,
+    index: jax.Array,
 ) -> Any:
-    sentence = loops.sentence(corpus, index)
+    sentence = corpus.example(index)
     return k_best_paths(scores(params, sentence), k, sentence.length)
 
 
 def _marginals_one(
-    scores: Any, params: Params, corpus: loops.Stream, index: jax.Array
+    scores: Any, params: Params, corpus: streams.sentences.Stream, index: jax.Array
 ) -> jax.Array:
-    sentence = loops.sentence(corpus, index)
+    sentence = corpus.example(index)
     return marginals(scores(params, sentence), sentence.length).unary
 
 

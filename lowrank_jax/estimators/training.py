@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-from lowrank_jax import loops, reranker
+from lowrank_jax import loops
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli.progress import Progress
 from lowrank_jax.cli.signals import StopRequest
-from lowrank_jax.data.lists import candidates
 from lowrank_jax.estimators.tagger import CHECKPOINT
 from lowrank_jax.store import checkpoint
 
@@ -166,11 +165,7 @@ def _load(job: Job, path: pathlib.Path) -> tuple[Any, list[Any], dict[str, Any]]
             f"{path} has {_count(num_done)} already where {option} says "
             f"{job.num_passes}; ask for at least {num_done}."
         )
-    first = job.corpus
-    if job.kind == "online":
-        first = loops.sentence(job.corpus, 0)
-    elif job.kind == "lists":
-        first = candidates(job.corpus, 0)
+    first = job.corpus.example(0)
     like = jax.eval_shape(job.learner.init, jax.random.key(0), first)
     traces: list[Any] = []
     if job.keep_traces:
@@ -217,29 +212,15 @@ def _passes(
         assert job.on_rounds is not None
         looks.append({"num_rounds": num_rounds, **job.on_rounds(state)})
 
-    if job.kind != "batch":
-        passes: Callable[..., Iterator[loops.Pass]] = reranker.passes
-        more: dict[str, Any] = {}
-        if job.kind == "online":
-            passes = loops.passes
-            more["every"] = job.every
-            more["on_rounds"] = look if job.on_rounds is not None else None
-        return passes(
-            job.learner,
-            job.corpus,
-            key=key,
-            num_passes=job.num_passes,
-            state=state,
-            first_pass=num_done,
-            **more,
-        )
-    return loops.iterations(
+    return loops.passes(
         job.learner,
         job.corpus,
         key=key,
-        num_iterations=job.num_passes,
+        num_passes=job.num_passes,
         state=state,
-        first_iteration=num_done,
+        first_pass=num_done,
+        every=job.every,
+        on_rounds=look if job.on_rounds is not None else None,
     )
 
 

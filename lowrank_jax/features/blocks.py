@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lowrank_jax import checks
-from lowrank_jax.types import Sequences, Space
+from lowrank_jax.data.sequences import Sequences, Space
 
 __all__ = ["Blocks", "num_parameters", "unique_blocks"]
 

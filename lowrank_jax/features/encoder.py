@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lowrank_jax import checks
+from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.features.collisions import Doubts
 from lowrank_jax.features.compile import (
     count_keys,
@@ -35,7 +36,6 @@ from lowrank_jax.features.compile import (
 from lowrank_jax.features.keys import KeyTable, fit_keys
 from lowrank_jax.features.templates import Template, parse_template
 from lowrank_jax.features.vocabulary import Vocabulary, codes_of
-from lowrank_jax.types import Sequences, Space
 
 if TYPE_CHECKING:
     from lowrank_jax.data.corpus import Corpus

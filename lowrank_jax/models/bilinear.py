@@ -28,9 +28,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import Scores
-from lowrank_jax.models import windows
-from lowrank_jax.types import Sentence, Space
+from lowrank_jax.streams import sentences
+from lowrank_jax.types import Sentence
 
 __all__ = [
     "Params",
@@ -176,4 +177,4 @@ def scores(params: Params, sentence: Sentence) -> Scores:
         jnp.zeros((window, labels), dtype),
         jnp.zeros((window, labels, each), dtype),
     )
-    return windows.fill(sentence, group, buffers)
+    return sentences.fill(sentence, group, buffers)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lowrank_jax.models.logistic import Labelled
+from lowrank_jax.streams.matrices import Labelled
 
 __all__ = [
     "Params",

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lowrank_jax.data.lists import FEATURES, ROWS, Candidates
 from lowrank_jax.linalg.gather import read
+from lowrank_jax.streams.lists import FEATURES, ROWS, Candidates
 
 __all__ = [
     "Pair",

@@ -14,9 +14,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import Scores
-from lowrank_jax.models import windows
-from lowrank_jax.types import Sentence, Space
+from lowrank_jax.streams import sentences
+from lowrank_jax.types import Sentence
 
 __all__ = ["Params", "positions", "scores", "with_transitions", "zeros"]
 
@@ -95,7 +96,7 @@ def scores(params: Params, sentence: Sentence) -> Scores:
     pairs = None
     if params.first is not None:
         pairs = jnp.zeros((window, labels, labels + 1), dtype)
-    unary, pairwise = windows.fill(
+    unary, pairwise = sentences.fill(
         sentence,
         lambda ids: positions(params, ids, space),
         (jnp.zeros((window, labels), dtype), pairs),

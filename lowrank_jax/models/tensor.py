@@ -22,9 +22,9 @@ import numpy as np
 
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
-from lowrank_jax.data.lists import Candidates
 from lowrank_jax.linalg.gather import read
 from lowrank_jax.models import candidates
+from lowrank_jax.streams.lists import Candidates
 
 __all__ = [
     "Params",

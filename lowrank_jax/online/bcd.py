@@ -45,10 +45,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax import checks
+from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import best_path
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import mistakes, moves
-from lowrank_jax.types import Learner, Sentence, Space
+from lowrank_jax.types import Learner, Sentence
 
 __all__ = ["Info", "State", "final_params", "learner"]
 

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lowrank_jax.data.sequences import Space
 from lowrank_jax.online.mistakes import Position
-from lowrank_jax.types import Space
 
 __all__ = ["Entries", "add", "num_repeats", "pairs", "transitions", "unary"]
 

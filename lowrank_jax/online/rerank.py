@@ -25,9 +25,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax import checks
-from lowrank_jax.data.lists import Candidates
 from lowrank_jax.linalg.gather import read
 from lowrank_jax.models import candidates
+from lowrank_jax.streams.lists import Candidates
 from lowrank_jax.types import Learner
 
 __all__ = ["Info", "State", "final_params", "learner"]

@@ -27,7 +27,7 @@ from lowrank_jax.models import subpatterns
 from lowrank_jax.online import perceptron
 from lowrank_jax.types import Learner
 
-__all__ = ["Info", "State", "Word", "final_params", "lay_out", "learner", "run_pass"]
+__all__ = ["Info", "State", "Word", "final_params", "lay_out", "learner"]
 
 
 @jax.tree_util.register_dataclass
@@ -235,27 +235,6 @@ def _move(
         delta = jnp.concatenate([delta, -delta])
         moved[name] = table.at[where].add(delta, mode="promise_in_bounds")
     return subpatterns.Params(**moved)
-
-
-def run_pass(
-    learner: Learner, state: State, words: Word, order: jax.Array
-) -> tuple[State, Info]:
-    """Scan `learner.update` over the words in `order`; pure, to be jitted.
-
-    Args:
-      learner: of this module.
-      state: from `learner.init` or an earlier pass.
-      words: from `lay_out`.
-      order: (num_rounds,) int32, the word of each round.
-
-    Returns:
-      The final state and the trace: each field of `Info`, stacked over rounds.
-    """
-
-    def one(state: State, chosen: jax.Array) -> tuple[State, Info]:
-        return learner.update(state, jax.tree.map(lambda part: part[chosen], words))
-
-    return lax.scan(one, state, order)
 
 
 def final_params(state: State) -> subpatterns.Params:

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowrank_jax import checks
-from lowrank_jax.batch.crf.gather_sum import SumPlan, plan_sums
-from lowrank_jax.types import Sequences, Space
+from lowrank_jax.data.sequences import Sequences, Space
+from lowrank_jax.linalg.gather_sum import SumPlan, plan_sums
 
 __all__ = ["Lanes", "lay_out"]
 

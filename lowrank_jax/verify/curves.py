@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
-from lowrank_jax import loops, reranker, theory
+from lowrank_jax import loops, streams, theory
 from lowrank_jax.batch.sblr import bcpd
 from lowrank_jax.batch.smm import fobos
 from lowrank_jax.data import lists
@@ -22,7 +22,7 @@ from lowrank_jax.data.made import sentences
 from lowrank_jax.data.made.lists import reranking_task
 from lowrank_jax.data.made.words import spelling_task
 from lowrank_jax.linalg import penalties
-from lowrank_jax.models import bilinear, logistic
+from lowrank_jax.models import bilinear
 from lowrank_jax.models.tensor import Shape
 from lowrank_jax.online import bol, perceptron, tensor_mira
 from lowrank_jax.online.bol import dense
@@ -174,7 +174,7 @@ def duals(
         [rng.permutation(train.num_sentences) for _ in range(num_passes)]
     ).astype(np.int32)
     with jax.enable_x64(True):
-        corpus = loops.stream(train)
+        corpus = streams.sentences.stream(train)
         return {
             name: jax.device_get(
                 _jit(_dual_run(_watched(name, train.space.num_labels)))(corpus, order)
@@ -183,9 +183,11 @@ def duals(
         }
 
 
-def _dual_run(learner: Learner) -> Callable[[loops.Stream, jax.Array], Duals]:
-    def program(corpus: loops.Stream, order: jax.Array) -> Duals:
-        state = learner.init(jax.random.key(0), loops.sentence(corpus, 0))
+def _dual_run(
+    learner: Learner,
+) -> Callable[[streams.sentences.Stream, jax.Array], Duals]:
+    def program(corpus: streams.sentences.Stream, order: jax.Array) -> Duals:
+        state = learner.init(jax.random.key(0), corpus.example(0))
         _, (is_mistake, conjugate, *rest) = loops.run(learner, state, corpus, order)
         mistakes = jnp.cumsum(is_mistake).astype(conjugate.dtype)
         best = theory.best_step_size(mistakes, conjugate)
@@ -243,7 +245,7 @@ def descent(seed: int = 0, *, num_sweeps: int = 1500) -> Descent:
     )
 
     @_jit
-    def program(labelled: logistic.Labelled) -> tuple:
+    def program(labelled: streams.matrices.Labelled) -> tuple:
         def one(state: bcpd.State, _: None) -> tuple:
             state, info = learner.update(state, labelled)
             return state, (info, ravel_pytree(state.params)[0])
@@ -269,7 +271,7 @@ def descent(seed: int = 0, *, num_sweeps: int = 1500) -> Descent:
 
     with jax.enable_x64(True):
         assert train.y is not None
-        labelled, _ = logistic.label_matrices(train.x, train.y > 0)
+        labelled, _ = streams.matrices.label_matrices(train.x, train.y > 0)
         objective, points, jacobian = jax.device_get(program(labelled))
     distance = np.linalg.norm(points - points[-1:], axis=1)
     rate = float(np.abs(np.linalg.eigvals(jacobian)).max())  # DR-S6
@@ -307,7 +309,7 @@ def tensor_rounds(
     shape = Shape((6, 6), 2)
     order = np.arange(num_lists, dtype=np.int32)
 
-    def run(step: str) -> Callable[[lists.ListStream, jax.Array], Any]:
+    def run(step: str) -> Callable[[streams.lists.Stream, jax.Array], Any]:
         learner = tensor_mira.learner(
             shape=shape,
             step=step,
@@ -316,16 +318,16 @@ def tensor_rounds(
             dtype=jnp.float64,
         )
 
-        def program(stream: lists.ListStream, order: jax.Array) -> tensor_mira.Info:
+        def program(stream: streams.lists.Stream, order: jax.Array) -> tensor_mira.Info:
             key = jax.random.key(0)
-            state = learner.init(key, lists.candidates(stream, 0))
-            return reranker.run(learner, state, stream, order)[1]
+            state = learner.init(key, stream.example(0))
+            return loops.run(learner, state, stream, order)[1]
 
         return program
 
     found = {}
     with jax.enable_x64(True):
-        stream = lists.stream_lists(lists.remap(train, truth.place, shape.num_cells))
+        stream = streams.lists.stream(lists.remap(train, truth.place, shape.num_cells))
         for step in steps:
             info = jax.device_get(_jit(run(step))(stream, order))
             parts = (info.objective, info.objective_after)

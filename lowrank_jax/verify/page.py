@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lowrank_jax.report import page as zreport
+from lowrank_jax.report import page as report
 from lowrank_jax.report.page import BLUE, GREEN, GREY, ORANGE, PURPLE
 from lowrank_jax.verify.curves import Curves
 from lowrank_jax.verify.statement import Effort, Result
@@ -39,7 +39,7 @@ def page(
         statements_table(results),
         *pictures(curves),
     ]
-    return zreport.page("Statements of the four papers, checked", body)
+    return report.page("Statements of the four papers, checked", body)
 
 
 def statements_table(results: Sequence[Result]) -> str:
@@ -61,7 +61,7 @@ def statements_table(results: Sequence[Result]) -> str:
         marks.append("good" if result.as_expected else "bad")
     head = ("id", "statement", "trials", "worst slack", "ratio", "status")
     return (
-        zreport.table(head, rows, text=("statement",), marks=marks)
+        report.table(head, rows, text=("statement",), marks=marks)
         + '<p class="small">Each row was tried on problems made for it. '
         "<b>proved</b> must hold in every trial; <b>checked</b> was found to hold, "
         "without a proof here; <b>printed-form-fails</b> is as the paper prints it, "
@@ -91,7 +91,7 @@ def pictures(curves: Curves) -> list[str]:
     }
     return [
         "<h2>Regret and what bounds it</h2>",
-        zreport.picture(
+        report.picture(
             lambda figure: _draw_regret(figure, curves),
             "Regret of online bilinear learning, summed over rounds, on noisy "
             "matrices, against the planted weights. The certificate (DR-B4) comes from "
@@ -101,7 +101,7 @@ def pictures(curves: Curves) -> list[str]:
             3.5,
         ),
         "<h2>The dual of a run on sequences</h2>",
-        zreport.picture(
+        report.picture(
             lambda figure: _draw_duals(figure, curves),
             "Dual objective of each learner along its rounds. Left, at C = 1, it "
             "falls: the paper's claim that it rises with every mistake fails. Right, "
@@ -110,7 +110,7 @@ def pictures(curves: Curves) -> list[str]:
             2.6,
             width=5.2,
         ),
-        zreport.picture(
+        report.picture(
             lambda figure: _draw_spectrum(figure, curves),
             "Left: the second singular value of the dual matrix over the first. Near "
             "1 the two are tied, and bounds that divide by their gap say nothing. "
@@ -121,7 +121,7 @@ def pictures(curves: Curves) -> list[str]:
             width=5.2,
         ),
         "<h2>Descent of sparse bilinear logistic regression</h2>",
-        zreport.picture(
+        report.picture(
             lambda figure: _draw_descent(figure, curves),
             "Objective above its limit, and distance of the weights to their limit, "
             f"sweep by sweep. Dashed: the rate predicted before looking, {rate:.4f} a "
@@ -130,7 +130,7 @@ def pictures(curves: Curves) -> list[str]:
             3.2,
         ),
         "<h2>Duality gap of spectral tagging</h2>",
-        zreport.picture(
+        report.picture(
             lambda figure: _draw_gap(figure, curves),
             "Objective of FOBOS along its iterations, the best so far, and the lower "
             "bound on the optimum that averaged subgradients give (DR-M2). After "
@@ -138,7 +138,7 @@ def pictures(curves: Curves) -> list[str]:
             3.0,
         ),
         "<h2>Objective (3) of Tensor-MIRA</h2>",
-        zreport.picture(
+        report.picture(
             lambda figure: _draw_rounds(figure, curves),
             "Each dot is a round with a mistake: objective (3) as it begins and as it "
             "ends, one panel a step rule. Orange dots above the line have risen: "

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowrank_jax import loops
+from lowrank_jax import loops, streams
 from lowrank_jax.certify import comparator, regret
 from lowrank_jax.checks import InputError
 from lowrank_jax.models import bilinear, linear
@@ -35,7 +35,7 @@ def finished(kind, dtype=jnp.float64):
     learner = module.learner(
         **settings, step_size=STEP, record=("predicted",), dtype=dtype
     )
-    corpus, key = loops.stream(task()), jax.random.key(3)
+    corpus, key = streams.sentences.stream(task()), jax.random.key(3)
     traces = []
     for done in loops.passes(learner, corpus, key=key, num_passes=2):
         traces.append(done.trace)
@@ -200,18 +200,18 @@ def test_margin_beside_the_run_equals_the_one_after_it():
     corpus, traces, orders, _, params = finished("block")
     learner = bol.learner(step_size=STEP, record=("predicted",), dtype=jnp.float64)
     key = jax.random.split(jax.random.key(3))[0]
-    state = learner.init(key, loops.sentence(corpus, 0))
+    state = learner.init(key, corpus.example(0))
     run = jax.jit(lambda *given: loops.run(learner, *given, certify=params))
     _, trace = run(state, corpus, orders[0])
     np.testing.assert_array_equal(trace.info.predicted, traces[0].predicted)
-    after = loops.comparator_margins(params, corpus, orders[0], traces[0].predicted)
+    after = comparator.margins(params, corpus, orders[0], traces[0].predicted)
     np.testing.assert_allclose(trace.comparator_margin, after, rtol=1e-12)
 
 
 def test_a_learner_that_records_nothing_is_refused():
-    corpus = loops.stream(task())
+    corpus = streams.sentences.stream(task())
     learner = bol.learner(dtype=jnp.float64)
-    state = learner.init(jax.random.key(0), loops.sentence(corpus, 0))
+    state = learner.init(jax.random.key(0), corpus.example(0))
     _, _, orders, _, params = finished("block")
     with pytest.raises(InputError, match="record"):
         loops.run(learner, state, corpus, orders[0], certify=params)

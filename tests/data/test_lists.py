@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from lowrank_jax import streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.data import lists as data
 from lowrank_jax.data.lists import Lists
@@ -108,7 +109,7 @@ def test_drop_shared_keeps_all_differences(monkeypatch):
 @pytest.mark.parametrize("width", [16, 3])
 def test_scores_on_the_device_equal_the_dense_product(width):
     lists, _ = task()
-    corpus = data.stream_lists(lists, width=width)
+    corpus = streams.lists.stream(lists, width=width)
     weights = np.random.default_rng(1).normal(size=lists.num_features + 1)
 
     @jax.jit
@@ -172,7 +173,7 @@ def test_entries_find_their_features_among_those_of_the_list(
 ):
     monkeypatch.setattr(data, "_LISTS_AT_ONCE", at_once)
     for lists in (task()[0], uneven(), data.take(uneven(), [1, 1, 0])):
-        corpus = data.stream_lists(lists, width=width)
+        corpus = streams.lists.stream(lists, width=width)
         size = lists.num_features
         offsets = np.asarray(corpus.feature_offsets)
         for i in range(lists.num_lists):
@@ -190,7 +191,7 @@ def test_entries_find_their_features_among_those_of_the_list(
         behind = corpus.features.shape[0] - offsets[-1]  # slices stay inside
         assert behind >= max(data.FEATURES, corpus.max_distinct)
         assert corpus.places.dtype == np.uint16
-    nothing = data.stream_lists(data.take(uneven(), []))
+    nothing = streams.lists.stream(data.take(uneven(), []))
     assert nothing.max_distinct == 1 and nothing.feature_offsets.shape == (1,)
 
 
@@ -205,7 +206,7 @@ def test_places_are_as_wide_as_the_longest_list_asks(most, dtype):
         quality=np.ones(1, np.float32),
         num_features=ids.size,
     )
-    corpus = data.stream_lists(lists)
+    corpus = streams.lists.stream(lists)
     assert (corpus.max_distinct, corpus.places.dtype) == (most, dtype)
     places = np.asarray(corpus.places).reshape(-1)[: ids.size]
     np.testing.assert_array_equal(np.asarray(corpus.features)[places], ids)
@@ -213,7 +214,7 @@ def test_places_are_as_wide_as_the_longest_list_asks(most, dtype):
 
 def test_a_list_is_weighed_up_to_its_own_features_and_no_further():
     lists = uneven()
-    corpus = data.stream_lists(lists)
+    corpus = streams.lists.stream(lists)
     assert corpus.max_distinct > 3 * data.FEATURES  # several at a time
     weights = np.random.default_rng(4).normal(size=lists.num_features + 1)
     weights[-1] = np.nan  # of id V: it must not count
@@ -247,7 +248,7 @@ def difference(corpus, given, cost, oracle, index=0):
 
 def test_folding_over_a_difference_visits_each_entry_once():
     lists, _ = task()
-    corpus = data.stream_lists(lists)
+    corpus = streams.lists.stream(lists)
     vectors, size = dense(lists), corpus.max_candidates
     for index in (0, 5, lists.num_lists - 1):
         first, best = lists.list_offsets[index], int(data.oracle(lists)[index])
@@ -268,7 +269,7 @@ def test_the_nearest_oracle_is_the_best_of_equals_by_score():
     best = int(data.oracle(lists)[0])
     other = (best + 2) % int(lists.list_offsets[1])
     quality[other] = quality[best]
-    corpus = data.stream_lists(dataclasses.replace(lists, quality=quality))
+    corpus = streams.lists.stream(dataclasses.replace(lists, quality=quality))
     given = jnp.zeros(corpus.max_candidates).at[other].set(1.0)
     first, _ = difference(corpus, given, "one", "first")
     near, _ = difference(corpus, given, "one", "nearest")
@@ -282,7 +283,7 @@ def test_an_empty_list_is_named():
     lists, _ = task()
     offsets = np.insert(lists.list_offsets, 2, lists.list_offsets[2])
     with pytest.raises(InputError, match="List 2 .* has no candidate"):
-        data.stream_lists(dataclasses.replace(lists, list_offsets=offsets))
+        streams.lists.stream(dataclasses.replace(lists, list_offsets=offsets))
 
 
 def test_planted_lists_follow_the_planted_weights():

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowrank_jax import data, loops, metrics
+from lowrank_jax import data, loops, metrics, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.decode import Scores, path_score
@@ -47,9 +47,9 @@ def trained(request) -> tuple[Tagger, Corpus]:
 
 def scores_of(tagger: Tagger, corpus: Corpus, index: int) -> tuple[Scores, int]:
     """Scores of one sentence as numbers, straight from the model."""
-    stream = loops.stream(tagger.encoder.transform(corpus))
+    stream = streams.sentences.stream(tagger.encoder.transform(corpus))
     module = linear if tagger.model == "linear" else bilinear
-    scores = module.scores(tagger.params, loops.sentence(stream, index))
+    scores = module.scores(tagger.params, stream.example(index))
     length = int(corpus.lengths[index])
     num_labels = len(tagger.encoder.labels)
     pairwise = np.asarray(scores.pairwise, np.float64)[..., : num_labels + 1]

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lowrank_jax.checks import InputError
+from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.features import num_parameters, unique_blocks
-from lowrank_jax.types import Sequences, Space
 
 
 @settings(max_examples=100, deadline=None)

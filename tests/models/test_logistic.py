@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
+from lowrank_jax import streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.models import logistic
 
@@ -64,10 +65,12 @@ def test_divergence_keeps_its_digits_in_single_precision(num_classes, size):
 
 def test_labels_of_any_kind_become_targets_in_the_order_of_the_classes():
     x = np.ones((4, 2, 2), np.float32)
-    labelled, classes = logistic.label_matrices(x, np.array(["b", "a", "b", "a"]))
+    labelled, classes = streams.matrices.label_matrices(
+        x, np.array(["b", "a", "b", "a"])
+    )
     assert list(classes) == ["a", "b"]
     np.testing.assert_array_equal(labelled.targets[:, 0], [1, 0, 1, 0])
-    labelled, classes = logistic.label_matrices(x, np.array([5, 3, 9, 3]))
+    labelled, classes = streams.matrices.label_matrices(x, np.array([5, 3, 9, 3]))
     np.testing.assert_array_equal(labelled.targets, [[0, 1], [1, 0], [0, 0], [1, 0]])
     np.testing.assert_allclose(labelled.weights, 0.25)
 
@@ -86,4 +89,4 @@ def test_labels_of_any_kind_become_targets_in_the_order_of_the_classes():
 def test_bad_matrices_are_named_in_one_sentence(change, sentence):
     given = {"x": np.ones((2, 1, 1)), "y": np.array([0, 1])} | change
     with pytest.raises(InputError, match=sentence):
-        logistic.label_matrices(given.pop("x"), given.pop("y"), **given)
+        streams.matrices.label_matrices(given.pop("x"), given.pop("y"), **given)

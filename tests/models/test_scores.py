@@ -4,8 +4,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowrank_jax import loops
-from lowrank_jax.models import bilinear, linear, windows
+from lowrank_jax import streams
+from lowrank_jax.models import bilinear, linear
+from lowrank_jax.streams import sentences
 from tests.online.tasks import random_task
 
 ORDERS = [("0", "0"), ("1", "1"), ("01", "0", "1")]
@@ -49,13 +50,13 @@ def test_linear_scores_equal_a_plain_sum(orders, has_transitions):
         params = params._replace(first=params.first.at[:-1].set(first))
     if has_transitions:
         params = params._replace(transitions=jnp.asarray(transitions))
-    corpus = loops.stream(sequences)
+    corpus = streams.sentences.stream(sequences)
     for i in range(sequences.num_sentences):
         a, b = sequences.offsets[i : i + 2]
         expected = plain_scores(
             space, sequences.feature_ids[a:b], zero, first, transitions
         )
-        ours = linear.scores(params, loops.sentence(corpus, i))
+        ours = linear.scores(params, corpus.example(i))
         np.testing.assert_allclose(
             total(ours, b - a, s), expected[0][:, :, None] + expected[1], rtol=1e-10
         )
@@ -83,13 +84,13 @@ def test_bilinear_scores_equal_a_plain_sum(orders, rank):
     np.testing.assert_array_equal(rows.left, left)
     np.testing.assert_array_equal(rows.right, right)
     first = 0.7 * np.einsum("kru,krv->kuv", left, right)
-    corpus = loops.stream(sequences)
+    corpus = streams.sentences.stream(sequences)
     for i in range(sequences.num_sentences):
         a, b = sequences.offsets[i : i + 2]
         expected = plain_scores(
             space, sequences.feature_ids[a:b], zero, first, transitions
         )
-        ours = bilinear.scores(params, loops.sentence(corpus, i))
+        ours = bilinear.scores(params, corpus.example(i))
         np.testing.assert_allclose(
             total(ours, b - a, s), expected[0][:, :, None] + expected[1], rtol=1e-10
         )
@@ -97,7 +98,7 @@ def test_bilinear_scores_equal_a_plain_sum(orders, rank):
 
 def test_a_window_holds_its_sentence_in_whole_groups():
     for length in range(1, 40):
-        window = windows.window_of(length)
+        window = sentences.window_of(length)
         assert window >= length
-        assert window % windows.POSITIONS == 0
-        assert window - length < windows.POSITIONS
+        assert window % sentences.POSITIONS == 0
+        assert window - length < sentences.POSITIONS

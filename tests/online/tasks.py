@@ -3,7 +3,7 @@
 import numpy as np
 
 from lowrank_jax.data import bilinear_task
-from lowrank_jax.types import Sequences, Space
+from lowrank_jax.data.sequences import Sequences, Space
 
 
 def random_task(

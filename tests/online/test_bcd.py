@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from experiments.bol import tagging
-from lowrank_jax import data, loops
+from lowrank_jax import data, loops, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.decode import best_path
+from lowrank_jax.estimators import labelling
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import bcd
 from tests.batch import references
@@ -30,7 +31,9 @@ def random_start(learner, sequences):
     """Return a state with random factors, which leave no ties, and the factors."""
     space, rng = sequences.space, np.random.default_rng(0)
     k, s = space.num_features, space.num_labels
-    state = learner.init(jax.random.key(0), loops.sentence(loops.stream(sequences), 0))
+    state = learner.init(
+        jax.random.key(0), streams.sentences.stream(sequences).example(0)
+    )
     left, right = rng.normal(size=(k, 1, s)), rng.normal(size=(k, 1, s + 1))
     rows = bilinear.join(jnp.asarray(left), jnp.asarray(right))
     table = state.params.table.at[:-1, s:].set(rows)
@@ -71,7 +74,7 @@ def run_both(name, penalty):
     twin = references.bcd(sequences, factors, num_passes=3, largest=largest, **settings)
     order = jnp.tile(jnp.arange(sequences.num_sentences, dtype=jnp.int32), 3)
     run = jax.jit(lambda *given: loops.run(learner, *given))
-    final, trace = run(state, loops.stream(sequences), order)
+    final, trace = run(state, streams.sentences.stream(sequences), order)
     return sequences, final, trace, twin
 
 
@@ -142,7 +145,7 @@ def test_the_dual_of_a_half_problem_never_falls(penalty):
     It is evaluated anew after each round from the multipliers alone.
     """
     sequences = random_task(**TASKS["both"])
-    space, stream = sequences.space, loops.stream(sequences)
+    space, stream = sequences.space, streams.sentences.stream(sequences)
     learner = bcd.learner(
         penalty=penalty, num_rounds_per_block=10**6, dtype=jnp.float64
     )
@@ -163,7 +166,7 @@ def test_the_dual_of_a_half_problem_never_falls(penalty):
     linear, total, seen, duals = 0.0, twins.empty(space), 0.0, [0.0]
     for t in range(2 * sequences.num_sentences):
         index = t % sequences.num_sentences
-        example = loops.sentence(stream, index)
+        example = stream.example(index)
         predicted, (state, info) = update(state, example)
         ids, labels = list(twins.sentences(sequences))[index]
         guess = np.asarray(predicted)[: len(labels)]
@@ -185,7 +188,9 @@ def test_the_dual_of_a_half_problem_never_falls(penalty):
 def test_the_start_is_that_of_algorithm_1(start):
     sequences = random_task(("01", "0"))
     learner = bcd.learner(start=start, dtype=jnp.float64)
-    state = learner.init(jax.random.key(0), loops.sentence(loops.stream(sequences), 0))
+    state = learner.init(
+        jax.random.key(0), streams.sentences.stream(sequences).example(0)
+    )
     alpha, beta, zero, _ = taken_apart(
         state.params, state.units, sequences.space.num_labels
     )
@@ -203,15 +208,15 @@ def test_a_separable_task_is_learnt():
     state, trace = loops.train(learner, train, key=jax.random.key(0), num_passes=20)
     mistakes = trace.is_mistake.reshape(20, -1).sum(axis=1)
     assert mistakes[-1] < mistakes[0] / 3
-    predict = jax.jit(lambda p, s: loops.predict(bilinear.scores, p, s))
-    labels = predict(bcd.final_params(state), loops.stream(test))
+    predict = jax.jit(lambda p, s: labelling.predict(bilinear.scores, p, s))
+    labels = predict(bcd.final_params(state), streams.sentences.stream(test))
     assert (np.asarray(labels) == test.labels).mean() > 0.6  # chance is a third
 
 
 def test_without_averaging_the_last_iterate_is_returned():
-    stream = loops.stream(random_task(("01",), has_transitions=True))
+    stream = streams.sentences.stream(random_task(("01",), has_transitions=True))
     learner = bcd.learner(averaging="none")
-    state = learner.init(jax.random.key(0), loops.sentence(stream, 0))
+    state = learner.init(jax.random.key(0), stream.example(0))
     assert state.sums is None and bcd.final_params(state) is state.params
 
 

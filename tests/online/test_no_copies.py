@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from lowrank_jax import loops
+from lowrank_jax import loops, streams
+from lowrank_jax.data.sequences import Space
 from lowrank_jax.online import bcd, bol, mira, perceptron
-from lowrank_jax.types import Space
 
 NUM_FEATURES = 40_000  # a number that no other axis has
 
@@ -21,7 +21,7 @@ def large_copies(learner, orders) -> list[str]:
     def ints(*shape):
         return jax.ShapeDtypeStruct(shape, jnp.int32)
 
-    corpus = loops.Stream(
+    corpus = streams.sentences.Stream(
         feature_ids=ints(num_tokens, len(orders)),
         labels=ints(num_tokens),
         starts=ints(num_sentences),
@@ -29,7 +29,7 @@ def large_copies(learner, orders) -> list[str]:
         window=window,
         space=space,
     )
-    example = jax.eval_shape(lambda c: loops.sentence(c, 0), corpus)
+    example = jax.eval_shape(lambda c: c.example(0), corpus)
     state = jax.eval_shape(learner.init, jax.random.key(0), example)
     step = jax.jit(lambda *given: loops.run(learner, *given), donate_argnums=0)
     text = step.lower(state, corpus, ints(num_sentences)).compile().as_text()

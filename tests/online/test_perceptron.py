@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowrank_jax import loops
+from lowrank_jax import loops, streams
 from lowrank_jax.online import mira, mistakes, perceptron
 from tests.online import twins
 from tests.online.tasks import random_task
@@ -19,8 +19,8 @@ SPACES = {
 
 
 def in_order(learner, sequences, num_passes):
-    corpus = loops.stream(sequences)
-    state = learner.init(jax.random.key(0), loops.sentence(corpus, 0))
+    corpus = streams.sentences.stream(sequences)
+    state = learner.init(jax.random.key(0), corpus.example(0))
     order = jnp.tile(jnp.arange(sequences.num_sentences, dtype=jnp.int32), num_passes)
     return jax.jit(lambda *given: loops.run(learner, *given))(state, corpus, order)
 
@@ -72,11 +72,11 @@ def test_perceptron_equals_plain_loops(name):
 def test_squared_norm_counts_every_repeat(name):
     orders, has_transitions, shared = SPACES[name]
     sequences = random_task(orders, has_transitions=has_transitions, shared=shared)
-    corpus = loops.stream(sequences)
+    corpus = streams.sentences.stream(sequences)
     rng = np.random.default_rng(3)
     for i, (ids, labels) in enumerate(twins.sentences(sequences)):
         guess = rng.integers(0, sequences.space.num_labels, len(labels))
-        sentence = loops.sentence(corpus, i)
+        sentence = corpus.example(i)
         padded = np.zeros(corpus.window, np.int32)
         padded[: len(guess)] = guess
         found = mistakes.find(sentence, jnp.asarray(padded))
@@ -111,12 +111,12 @@ def test_mira_equals_plain_loops(name, largest, cost):
 def test_mira_mends_the_margin_where_the_step_is_free():
     sequences = random_task(("0", "0"), has_transitions=True)
     learner = mira.learner(max_step_size=1e6, averaging="none", dtype=jnp.float64)
-    corpus = loops.stream(sequences)
-    state = learner.init(jax.random.key(0), loops.sentence(corpus, 0))
+    corpus = streams.sentences.stream(sequences)
+    state = learner.init(jax.random.key(0), corpus.example(0))
     space = sequences.space
     for i, (ids, labels) in enumerate(twins.sentences(sequences)):
         old = weights_of(state.params, space)
-        state, info = learner.update(state, loops.sentence(corpus, i))
+        state, info = learner.update(state, corpus.example(i))
         guess = twins.viterbi(space, old, ids)
         delta = twins.combine(
             twins.features(space, ids, labels), twins.features(space, ids, guess), -1

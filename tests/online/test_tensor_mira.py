@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowrank_jax import reranker
+from lowrank_jax import loops, streams
 from lowrank_jax.checks import InputError
-from lowrank_jax.data import drop_shared, stream_lists
+from lowrank_jax.data import drop_shared
 from lowrank_jax.data import lists as data
 from lowrank_jax.data.made import lists as reranking_task
 from lowrank_jax.models.tensor import Shape, mode_sizes
@@ -57,14 +57,14 @@ def program(module, **settings):
 
     What all candidates share is taken off: the twins see the lists with it.
     """
-    corpus = stream_lists(drop_shared(task()))
+    corpus = streams.lists.stream(drop_shared(task()))
     order = jnp.arange(NUM_LISTS, dtype=jnp.int32)
 
     def one(limit, params):
         learner = module.learner(max_step_size=limit, dtype=jnp.float64, **settings)
         start = learner.init(jax.random.key(0), data.candidates(corpus, 0))
         start = start if params is None else start._replace(params=params)
-        return start, *reranker.run(learner, start, corpus, order)
+        return start, *loops.run(learner, start, corpus, order)
 
     return jax.jit(jax.vmap(one, in_axes=(0, None)))
 
@@ -394,7 +394,7 @@ def test_linear_rounds_equal_the_twin_with_all_features(rule, decoding, num_best
 
 
 def test_order_one_is_mira():
-    corpus = stream_lists(task())
+    corpus = streams.lists.stream(task())
     order = jnp.arange(NUM_LISTS, dtype=jnp.int32)
     settings = dict(max_step_size=0.05, dtype=jnp.float64)
     one = tensor_mira.learner(shape=Shape((12,)), step="bcd", **settings)
@@ -406,8 +406,8 @@ def test_order_one_is_mira():
         start, zero = one.init(jax.random.key(0), first), other.init(None, first)
         same = zero._replace(params=jnp.append(start.params[0][0], 0.0))
         return (
-            reranker.run(one, start, corpus, order),
-            reranker.run(other, same, corpus, order),
+            loops.run(one, start, corpus, order),
+            loops.run(other, same, corpus, order),
         )
 
     (last, info), (linear, trace) = both(corpus)
@@ -422,12 +422,12 @@ def test_order_one_is_mira():
 def test_a_pass_copies_no_table_of_weights():
     learner = rerank.learner()  # with all three tables
     num_features = 40_000  # a number that no other axis has
-    corpus = stream_lists(task())
+    corpus = streams.lists.stream(task())
     corpus = dataclasses.replace(corpus, num_features=num_features)
     first = jax.eval_shape(lambda c: data.candidates(c, 0), corpus)
     state = jax.eval_shape(learner.init, jax.random.key(0), first)
     order = jnp.arange(NUM_LISTS, dtype=jnp.int32)
-    step = jax.jit(lambda *given: reranker.run(learner, *given), donate_argnums=0)
+    step = jax.jit(lambda *given: loops.run(learner, *given), donate_argnums=0)
     text = step.lower(state, corpus, order).compile().as_text()
     assert f"[{num_features + 1}]" in text
     copies = [
@@ -440,7 +440,9 @@ def test_a_pass_copies_no_table_of_weights():
 
 
 def test_bad_arguments_are_named():
-    first = jax.eval_shape(lambda c: data.candidates(c, 0), stream_lists(task()))
+    first = jax.eval_shape(
+        lambda c: data.candidates(c, 0), streams.lists.stream(task())
+    )
     learner = tensor_mira.learner(shape=Shape((3, 5)))
     with pytest.raises(InputError, match="15 cells, and the lists have 12"):
         jax.eval_shape(learner.init, jax.random.key(0), first)

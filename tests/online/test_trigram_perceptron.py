@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from lowrank_jax import loops, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.data import Corpus, encode_words
 from lowrank_jax.online import trigram_perceptron
@@ -46,9 +47,13 @@ def twin(order, has_end):
 
 
 @functools.lru_cache
+def scan(learner, state, words, order):
+    return loops.run(learner, state, streams.Stacked(words), order)
+
+
 def program(**settings):
     learner = trigram_perceptron.learner(**settings)
-    return learner, jax.jit(lambda *given: trigram_perceptron.run_pass(learner, *given))
+    return learner, jax.jit(functools.partial(scan, learner))
 
 
 @pytest.mark.parametrize("has_end", [True, False])
@@ -91,7 +96,8 @@ def large_copies(learner):
     )
     state = jax.eval_shape(learner.init, jax.random.key(0), words)
     step = jax.jit(
-        lambda *given: trigram_perceptron.run_pass(learner, *given), donate_argnums=0
+        functools.partial(scan, learner),
+        donate_argnums=0,
     )
     text = step.lower(state, words, ints(num_words)).compile().as_text()
     assert f"[{n},{n},{n}]" in text  # the tables are there to be copied

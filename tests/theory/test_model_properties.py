@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lowrank_jax.features import mapping
 from lowrank_jax.models import operators
 from lowrank_jax.models.bilinear_logit import Params
-from lowrank_jax.models.logistic import Labelled
+from lowrank_jax.streams.matrices import Labelled
 from lowrank_jax.theory.sblr import limits, lipschitz
 from lowrank_jax.theory.smm import states
 from lowrank_jax.theory.tm import construction, steps

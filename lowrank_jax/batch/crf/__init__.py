@@ -28,7 +28,7 @@ from jax import lax
 from lowrank_jax import checks
 from lowrank_jax.batch.crf import quasi_newton
 from lowrank_jax.batch.crf.expectations import expectations
-from lowrank_jax.batch.crf.gather_sum import sum_rows
+from lowrank_jax.linalg.gather_sum import sum_rows
 from lowrank_jax.models import linear
 from lowrank_jax.streams.lanes import Lanes, lay_out
 from lowrank_jax.types import Learner

@@ -30,8 +30,8 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.linalg import penalties
 from lowrank_jax.linalg.penalties import Penalty
 from lowrank_jax.models import lipschitz, logistic, matrix_logit
-from lowrank_jax.models.logistic import Labelled
 from lowrank_jax.models.matrix_logit import Params
+from lowrank_jax.streams.matrices import Labelled
 from lowrank_jax.types import Learner
 
 __all__ = ["Info", "State", "final_params", "learner", "stationarity"]

@@ -7,6 +7,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from lowrank_jax import streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli import arguments as kinds
 from lowrank_jax.cli import files, long_help, machine, options
@@ -190,7 +191,7 @@ def _train(
     import numpy as np
 
     from lowrank_jax.cli import rerank_settings
-    from lowrank_jax.data.lists import drop_shared, remap, stream_lists
+    from lowrank_jax.data.lists import drop_shared, remap
     from lowrank_jax.estimators import training
     from lowrank_jax.estimators.reranker import RerankModel
     from lowrank_jax.estimators.tagger import CHECKPOINT
@@ -213,7 +214,7 @@ def _train(
     job = training.Job(
         learner=learner,
         kind="lists",
-        corpus=stream_lists(short),
+        corpus=streams.lists.stream(short),
         num_sentences=lists.num_lists,
         seed=arguments.seed,
         num_passes=arguments.epochs,
@@ -288,13 +289,13 @@ def _place(settings: dict[str, Any], lists: "Lists", shape: Any, seed: int) -> A
     import jax
     import numpy as np
 
-    from lowrank_jax import reranker
-    from lowrank_jax.data.lists import stream_lists
+    pass
+    from lowrank_jax import loops
     from lowrank_jax.online import rerank
 
     learner = rerank.learner(rule="perceptron", averaging="none")
-    (done,) = reranker.passes(
-        learner, stream_lists(lists), key=jax.random.key(seed), num_passes=1
+    (done,) = loops.passes(
+        learner, streams.lists.stream(lists), key=jax.random.key(seed), num_passes=1
     )
     return mapping.surrogate_mapping(np.asarray(done.state.params)[:-1], shape.sizes)
 
@@ -365,7 +366,7 @@ def _quality(lists: "Lists", chosen: Any) -> dict[str, float] | None:
     """Return mean qualities, where all are known."""
     import numpy as np
 
-    from lowrank_jax.reranker import quality_of
+    from lowrank_jax.metrics import quality_of
 
     if np.isnan(lists.quality).any():
         return None

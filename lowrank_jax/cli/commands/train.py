@@ -6,6 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from lowrank_jax import streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli import arguments as kinds
 from lowrank_jax.cli import files, learners, long_help, machine, options
@@ -199,7 +200,6 @@ def _train(
 ) -> int:
     import jax
 
-    from lowrank_jax import loops
     from lowrank_jax.cli import certifying, scoring
     from lowrank_jax.estimators import training
     from lowrank_jax.estimators.tagger import Tagger
@@ -212,11 +212,14 @@ def _train(
     fixed = certifying.comparator(arguments, encoder)
     spec = learners.LEARNERS[arguments.learner]
     module = learners.module_of(arguments.learner)
-    prepare = loops.stream if spec.kind == "online" else module.lay_out
     job = training.Job(
         learner=learner,
         kind=spec.kind,
-        corpus=prepare(sequences),
+        corpus=(
+            streams.sentences.stream(sequences)
+            if spec.kind == "online"
+            else streams.Whole(module.lay_out(sequences))
+        ),
         num_sentences=train.num_sentences,
         seed=arguments.seed,
         num_passes=arguments.passes or spec.num_passes,

@@ -87,7 +87,7 @@ def _train(
 ) -> int:
     import jax
 
-    from lowrank_jax import data
+    from lowrank_jax import data, streams
     from lowrank_jax.cli import scoring
     from lowrank_jax.cli.machine import describe_machine
     from lowrank_jax.estimators import training
@@ -104,7 +104,7 @@ def _train(
     job = training.Job(
         learner=learner,
         kind="batch",
-        corpus=jax.device_put(lattice),
+        corpus=streams.Whole(jax.device_put(lattice)),
         num_sentences=train.num_sentences,
         seed=arguments.seed,
         num_passes=arguments.passes or spec.num_passes,

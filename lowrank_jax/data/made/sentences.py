@@ -16,7 +16,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.data.matrices import Matrices
 from lowrank_jax.data.segmentation import labels_from_words
-from lowrank_jax.types import Sequences, Space
+from lowrank_jax.data.sequences import Sequences, Space
 
 __all__ = [
     "BilinearTruth",

@@ -34,7 +34,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax import __version__, checks, loops
+from lowrank_jax import __version__, checks, loops, streams
 from lowrank_jax.batch.sblr import bcpd
 from lowrank_jax.batch.sblr.bcpd import Info
 from lowrank_jax.checks import InputError
@@ -46,9 +46,8 @@ from lowrank_jax.estimators.classifier.model import (
     scaling_of,
 )
 from lowrank_jax.linalg.penalties import Penalty
-from lowrank_jax.models import logistic
 from lowrank_jax.models.bilinear_logit import Params
-from lowrank_jax.models.logistic import Labelled
+from lowrank_jax.streams.matrices import Labelled
 
 __all__ = [
     "PICTURES",
@@ -244,7 +243,7 @@ def prepare(
     checks.choice(_MULTI_CLASS, multi_class=multi_class)
     x, y = check_matrices(x), _labels(y)
     scaling = scaling_of(x, scale)
-    labelled, classes = logistic.label_matrices(scaling(x), y)
+    labelled, classes = streams.matrices.label_matrices(scaling(x), y)
     if multi_class == "binary" and len(classes) != 2:
         raise InputError(
             f"`y` must have two classes for multi_class='binary', got {len(classes)}: "

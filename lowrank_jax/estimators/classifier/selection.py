@@ -21,7 +21,7 @@ from lowrank_jax.batch.sblr import bcpd
 from lowrank_jax.checks import InputError
 from lowrank_jax.models import bilinear_logit
 from lowrank_jax.models.bilinear_logit import Params
-from lowrank_jax.models.logistic import Labelled
+from lowrank_jax.streams.matrices import Labelled
 from lowrank_jax.types import Learner
 
 __all__ = [

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 
 from lowrank_jax.models import bilinear_logit, logistic
 from lowrank_jax.models.bilinear_logit import Params
-from lowrank_jax.models.logistic import Labelled
+from lowrank_jax.streams.matrices import Labelled
 from lowrank_jax.theory import certificate
 from lowrank_jax.theory.certificate import Certificate
 from lowrank_jax.theory.sblr.lipschitz import joint_constant

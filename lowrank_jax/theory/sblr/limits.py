@@ -17,7 +17,7 @@ from lowrank_jax.linalg import penalties
 from lowrank_jax.linalg.penalties import Penalty
 from lowrank_jax.models import bilinear_logit, logistic
 from lowrank_jax.models.bilinear_logit import Params
-from lowrank_jax.models.logistic import Labelled
+from lowrank_jax.streams.matrices import Labelled
 from lowrank_jax.theory.certificate import Certificate, at_most
 
 __all__ = [

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from lowrank_jax.models import bilinear_logit, lipschitz, logistic
 from lowrank_jax.models.bilinear_logit import Params
-from lowrank_jax.models.logistic import Labelled
+from lowrank_jax.streams.matrices import Labelled
 from lowrank_jax.theory.certificate import Certificate, at_most
 
 __all__ = [

@@ -7,10 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowrank_jax.data.sequences import Space
 from lowrank_jax.online import perceptron
 from lowrank_jax.theory import certificate
 from lowrank_jax.theory.certificate import Certificate
-from lowrank_jax.types import Sentence, Space
+from lowrank_jax.types import Sentence
 from lowrank_jax.verify.bol import runs, studies
 from lowrank_jax.verify.bol.runs import Problems
 from lowrank_jax.verify.statement import Effort, Found, Statement

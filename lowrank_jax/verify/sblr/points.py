@@ -13,7 +13,7 @@ import numpy as np
 
 from lowrank_jax.batch.sblr import bcpd
 from lowrank_jax.models.bilinear_logit import Params
-from lowrank_jax.models.logistic import Labelled
+from lowrank_jax.streams.matrices import Labelled
 from lowrank_jax.theory.certificate import Certificate
 from lowrank_jax.theory.sblr import landscape, lipschitz, rates
 from lowrank_jax.theory.sblr.landscape import Strengths

@@ -18,7 +18,7 @@ from lowrank_jax.batch.sblr.block_step import Search
 from lowrank_jax.linalg import penalties
 from lowrank_jax.models import bilinear_logit
 from lowrank_jax.models.bilinear_logit import Params
-from lowrank_jax.models.logistic import Labelled
+from lowrank_jax.streams.matrices import Labelled
 from lowrank_jax.theory.sblr import limits as bilinear
 from lowrank_jax.theory.sblr.descent import Sweeps
 from lowrank_jax.theory.sblr.landscape import Strengths

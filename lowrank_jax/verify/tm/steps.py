@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowrank_jax import streams
 from lowrank_jax.data import lists as data
 from lowrank_jax.models.tensor import Shape
 from lowrank_jax.online import tensor_mira
@@ -172,18 +173,18 @@ def _learnt(effort: Effort, step: str) -> _Learnt:
     )
     shape = Shape((_SIZE,) * _ORDER, _COMPONENTS)
 
-    def one(corpus: data.ListStream, inputs: tuple) -> _Learnt:
+    def one(corpus: streams.lists.Stream, inputs: tuple) -> _Learnt:
         vectors, limit, index = inputs
         learner = tensor_mira.learner(
             shape=shape, step=step, max_step_size=limit, dtype=jnp.float64
         )
         start = tensor_mira.State(tuple(vectors), None, jnp.zeros((), jnp.int32))
-        state, info = learner.update(start, data.candidates(corpus, index))
+        state, info = learner.update(start, corpus.example(index))
         return _Learnt(jnp.stack(state.params), info)
 
     inputs = (vectors, limit, np.arange(number, dtype=np.int32))
     run = jax.jit(lambda c, x: jax.lax.map(functools.partial(one, c), x))
-    return jax.device_get(run(data.stream_lists(lists), inputs))
+    return jax.device_get(run(streams.lists.stream(lists), inputs))
 
 
 _descent = jax.jit(pa.descent_certificate)

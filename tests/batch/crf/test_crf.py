@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from lowrank_jax import loops
+from lowrank_jax import loops, streams
 from lowrank_jax.batch import crf
 from lowrank_jax.batch.crf import quasi_newton
 from lowrank_jax.checks import InputError
+from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.models import linear
-from lowrank_jax.types import Sequences
 from tests.batch.references import Likelihood, parts, used, vector
 from tests.online.tasks import random_task
 
@@ -262,7 +262,7 @@ def test_a_failed_search_is_no_convergence_and_is_gone_on_from(penalty):
     )
     lanes, key = lanes_and_update(penalty)[0], jax.random.key(0)
     infos = []
-    for done in loops.iterations(learner, lanes, key=key, num_iterations=150):
+    for done in loops.passes(learner, streams.Whole(lanes), key=key, num_passes=150):
         infos.append(done.trace)
     objectives = np.array([info.objective for info in infos])
     assert (np.diff(objectives) <= 1e-13 * objectives[:-1]).all()
@@ -306,8 +306,8 @@ def test_float32_with_x64_off_comes_to_the_minimum_of_float64(penalty):
     with jax.enable_x64(False):
         learner = crf.learner(penalty=penalty, strength=STRENGTH, tolerance=1e-6)
         lanes = crf.lay_out(short_task("mixed"))
-        runs = loops.iterations(
-            learner, lanes, key=jax.random.key(0), num_iterations=100
+        runs = loops.passes(
+            learner, streams.Whole(lanes), key=jax.random.key(0), num_passes=100
         )
         objective = [done.trace.objective for done in runs][-1]
     expected = minimise(penalty)[1][-1].objective

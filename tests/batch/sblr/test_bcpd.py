@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowrank_jax import loops
+from lowrank_jax import loops, streams
 from lowrank_jax.batch.sblr import bcpd, streamed
 from lowrank_jax.checks import InputError
 from lowrank_jax.linalg import penalties
-from lowrank_jax.models import bilinear_logit, lipschitz, logistic
+from lowrank_jax.models import bilinear_logit, lipschitz
 
 NET = {"mu1": 0.01, "mu2": 0.05, "nu1": 0.02, "nu2": 0.03}
 
@@ -23,7 +23,7 @@ def task(num_classes=2, dtype=np.float64, seed=0, shape=(24, 5, 4)):
     x = rng.standard_normal(shape) + 0.5 * means[y]
     weights = rng.uniform(0.5, 1.5, shape[0])
     weights[3] = 0.0
-    return logistic.label_matrices(x.astype(dtype), y, weights=weights)[0]
+    return streams.matrices.label_matrices(x.astype(dtype), y, weights=weights)[0]
 
 
 @functools.cache

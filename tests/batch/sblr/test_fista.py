@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from lowrank_jax import loops
+from lowrank_jax import loops, streams
 from lowrank_jax.batch.sblr import fista
 from lowrank_jax.checks import InputError
 from lowrank_jax.linalg import penalties
-from lowrank_jax.models import logistic, matrix_logit
+from lowrank_jax.models import matrix_logit
 from lowrank_jax.theory import fista_certificate
 
 MOST = 3000
@@ -27,7 +27,7 @@ def task(num_classes=2, n=40, shape=(3, 4)):
     y = np.arange(n) % num_classes
     centers = rng.normal(size=(num_classes, *shape))
     x = 2.0 * rng.normal(size=(n, *shape)) + centers[y] + 0.5
-    return x, y, logistic.label_matrices(x, y)[0]
+    return x, y, streams.matrices.label_matrices(x, y)[0]
 
 
 @functools.lru_cache

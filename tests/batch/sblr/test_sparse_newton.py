@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowrank_jax import loops
+from lowrank_jax import loops, streams
 from lowrank_jax.batch.sblr import fista, sparse_newton
 from lowrank_jax.checks import InputError
 from lowrank_jax.models import logistic, matrix_logit
@@ -25,7 +25,7 @@ def task(num_used=40, dtype=np.float64):
     x[:, 1, 2] = 3.0
     is_left_out = (np.arange(n) % 5 == 0) | (np.arange(n) >= num_used)  # a fold
     weights = np.where(is_left_out, 0.0, 1.0)
-    return logistic.label_matrices(x.astype(dtype), y, weights=weights)[0]
+    return streams.matrices.label_matrices(x.astype(dtype), y, weights=weights)[0]
 
 
 def build(working_set, l1, l2, tolerance):
@@ -231,7 +231,7 @@ def test_strengths_side_by_side_equal_single_runs():
 
 def test_bad_settings_are_refused():
     x, y = np.ones((6, 2, 2)), np.arange(6) % 3
-    labelled, _ = logistic.label_matrices(x, y)
+    labelled, _ = streams.matrices.label_matrices(x, y)
     learner = sparse_newton.learner(l1=0.1)
     with pytest.raises(InputError, match="takes two classes, got 3; use `batch.fista`"):
         learner.init(jax.random.key(0), labelled)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowrank_jax import loops
+from lowrank_jax import loops, streams
 from lowrank_jax.batch.smm import fobos, tied
 from lowrank_jax.checks import InputError
 from lowrank_jax.linalg.ties import average_ties
@@ -169,8 +169,8 @@ def test_all_states_give_all_learnt_scores_and_predictions_back():
 
 def test_loops_run_it_like_any_learner_of_a_whole_corpus():
     learner = tied.learner(svt="svd", **SETTINGS)
-    runs = loops.iterations(
-        learner, lattice_of_words(), key=jax.random.key(0), num_iterations=3
+    runs = loops.passes(
+        learner, streams.Whole(lattice_of_words()), key=jax.random.key(0), num_passes=3
     )
     found = [done.trace for done in runs]
     objectives = [info.objective for info in found]

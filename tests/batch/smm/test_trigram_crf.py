@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
-from lowrank_jax import loops
+from lowrank_jax import loops, streams
 from lowrank_jax.batch.smm import trigram_crf
 from lowrank_jax.decode.lattice_paths import paths_to_words
 from tests.models import test_subpatterns as toy
@@ -77,8 +77,11 @@ def test_iterations_go_down_to_the_minimum_another_solver_finds(max_evaluations)
     )
     trace = [
         done.trace
-        for done in loops.iterations(
-            learner, laid_out(True), key=jax.random.key(0), num_iterations=200
+        for done in loops.passes(
+            learner,
+            streams.Whole(laid_out(True)),
+            key=jax.random.key(0),
+            num_passes=200,
         )
     ]
     objectives = np.array([info.objective for info in trace])

@@ -6,11 +6,11 @@ import jax
 import numpy as np
 import pytest
 
-from lowrank_jax import loops
+from lowrank_jax import loops, streams
 from lowrank_jax.batch.sblr import bcpd
 from lowrank_jax.checks import InputError
 from lowrank_jax.estimators.classifier import selection
-from lowrank_jax.models import bilinear_logit, logistic
+from lowrank_jax.models import bilinear_logit
 
 
 @functools.cache
@@ -19,7 +19,7 @@ def task():
     y = np.arange(31) % 2
     pattern = np.outer(rng.standard_normal(5), rng.standard_normal(4))
     x = rng.standard_normal((31, 5, 4)) + 0.4 * (2 * y - 1)[:, None, None] * pattern
-    return logistic.label_matrices(x, y)[0], y
+    return streams.matrices.label_matrices(x, y)[0], y
 
 
 GRID = {"mu1": (0.0, 0.02), "mu2": (0.1,), "nu1": (0.01, 0.3), "nu2": (0.1,)}

@@ -3,7 +3,7 @@
 import numpy as np
 
 from experiments.bench import crfsuite
-from lowrank_jax.types import Sequences, Space
+from lowrank_jax.data.sequences import Sequences, Space
 
 
 def test_attributes_are_our_ids_without_the_unseen():

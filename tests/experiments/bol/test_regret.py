@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.bol import regret
-from lowrank_jax import loops
+from lowrank_jax import loops, streams
 from lowrank_jax.certify import regret as zcertify
 from lowrank_jax.online import bol
 from tests.online.tasks import random_task
@@ -16,7 +16,7 @@ from tests.online.tasks import random_task
 @functools.lru_cache
 def trained():
     sequences = random_task(("01", "0", "1"), has_transitions=True)
-    corpus, key = loops.stream(sequences), jax.random.key(1)
+    corpus, key = streams.sentences.stream(sequences), jax.random.key(1)
     learner = bol.learner(num_power_steps=32, record=("predicted",), dtype=jnp.float64)
     (done,) = loops.passes(learner, corpus, key=key, num_passes=1)
     order = np.asarray(loops.pass_order(key, 0, sequences.num_sentences))

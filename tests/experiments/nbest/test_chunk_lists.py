@@ -8,7 +8,7 @@ import pytest
 
 from experiments import nbest
 from experiments.nbest.jackknife import contiguous_folds, jackknife, k_best, train_base
-from lowrank_jax import features, loops, metrics
+from lowrank_jax import features, metrics, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.data import write_conll
 from lowrank_jax.data.lists import oracle
@@ -81,7 +81,10 @@ def test_k_best_equals_enumeration_of_valid_labellings():
     encoder, sequences = encoded(train)
     everything = np.arange(train.num_sentences)
     params = train_base(
-        loops.stream(sequences), everything, key=jax.random.key(0), num_passes=2
+        streams.sentences.stream(sequences),
+        everything,
+        key=jax.random.key(0),
+        num_passes=2,
     )
     short = np.flatnonzero(train.lengths <= 4)
     found = k_best(params, sequences, short, labels=encoder.labels, num_best=NUM_BEST)
@@ -152,7 +155,7 @@ def test_first_candidates_score_as_the_tagger_does():
     encoder, sequences = encoded(train)
     key = jax.random.split(jax.random.key(SETTINGS["seed"]))[1]
     params = train_base(
-        loops.stream(sequences),
+        streams.sentences.stream(sequences),
         np.arange(train.num_sentences),
         key=key,
         num_passes=NUM_PASSES,

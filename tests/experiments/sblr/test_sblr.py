@@ -20,7 +20,7 @@ from experiments.sblr.tasks import Method, Task
 from lowrank_jax import loops
 from lowrank_jax.batch.sblr import bcpd
 from lowrank_jax.estimators.classifier import selection
-from lowrank_jax.models.logistic import label_matrices
+from lowrank_jax.streams.matrices import label_matrices
 
 
 def _separated(num_matrices=24, num_classes=3, seed=0):

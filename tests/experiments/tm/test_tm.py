@@ -16,9 +16,7 @@ from experiments.protocol import EXPERIMENTS
 from experiments.tm import fig3, fig4, grid, steps, table1
 from experiments.tm import scores as tm_scores
 from experiments.tm.grid import Tensor
-from lowrank_jax import reranker
-from lowrank_jax.data import stream_lists
-from lowrank_jax.data.lists import candidates
+from lowrank_jax import loops, streams
 from lowrank_jax.data.made import lists as reranking_task
 from lowrank_jax.models import tensor
 from lowrank_jax.online import rerank, tensor_mira
@@ -76,7 +74,7 @@ def test_a_sweep_side_by_side_equals_single_runs():
         num_rounds=8,
         num_features=20,
     )
-    corpus = stream_lists(
+    corpus = streams.lists.stream(
         dataclasses.replace(
             made().train.lists, feature_ids=place[made().train.lists.feature_ids]
         )
@@ -90,7 +88,7 @@ def test_a_sweep_side_by_side_equals_single_runs():
         max_step_size=limits[lane],
     )
     key = jax.random.key(seeds[lane])
-    passes = reranker.passes(learner, corpus, key=key, num_passes=2)
+    passes = loops.passes(learner, corpus, key=key, num_passes=2)
     for index, done in enumerate(passes):
         alone = jax.device_get(jax.jit(tensor_mira.final_params)(done.state))
         for one, many in zip(alone, swept.params[index], strict=True):
@@ -185,9 +183,9 @@ def test_the_peer_of_the_bench_is_our_mira():
     lists = bench.made_lists(12, num_features=60, num_active=5, num_candidates=4)
     weights, mean, mistakes = bench.numpy_mira(lists, np.arange(12), 0.1)
     learner = rerank.learner(max_step_size=0.1)
-    corpus = stream_lists(lists)
-    state, info = jax.jit(lambda s, o: reranker.run(learner, s, corpus, o))(
-        learner.init(None, candidates(corpus, 0)), jnp.arange(12, dtype=jnp.int32)
+    corpus = streams.lists.stream(lists)
+    state, info = jax.jit(lambda s, o: loops.run(learner, s, corpus, o))(
+        learner.init(None, corpus.example(0)), jnp.arange(12, dtype=jnp.int32)
     )
     assert mistakes == info.is_mistake.sum() > 5
     np.testing.assert_allclose(state.params, weights, rtol=1e-4, atol=1e-6)

@@ -5,11 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowrank_jax import loops
+from lowrank_jax import loops, streams
 from lowrank_jax.checks import InputError
+from lowrank_jax.data.sequences import Sequences, Space
+from lowrank_jax.estimators import labelling
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import bol
-from lowrank_jax.types import Sequences, Space
 from tests.online import twins
 from tests.online.tasks import planted_task, random_task
 from tests.online.test_perceptron import in_order
@@ -42,8 +43,8 @@ def test_block_equals_plain_loops(name, rank):
     learner = bol.learner(
         rank=rank, step_size=0.5, num_power_steps=3, dtype=jnp.float64
     )
-    corpus = loops.stream(sequences)
-    state = learner.init(jax.random.key(0), loops.sentence(corpus, 0))
+    corpus = streams.sentences.stream(sequences)
+    state = learner.init(jax.random.key(0), corpus.example(0))
     # From Theta = 0 all is small integers, and equal scores are a matter of rounding.
     rng = np.random.default_rng(5)
     shape = (space.num_features, space.num_labels, space.num_labels + 1)
@@ -168,12 +169,12 @@ def test_exact_uses_one_block_only(averaging):
     learner = bol.learner(
         variant="exact", averaging=averaging, record=("ratio",), dtype=jnp.float64
     )
-    corpus = loops.stream(sequences)
-    state = learner.init(jax.random.key(0), loops.sentence(corpus, 0))
+    corpus = streams.sentences.stream(sequences)
+    state = learner.init(jax.random.key(0), corpus.example(0))
     update = jax.jit(learner.update)
     labels = sequences.space.num_labels
     for i in range(sequences.num_sentences):
-        state, info = update(state, loops.sentence(corpus, i))
+        state, info = update(state, corpus.example(i))
         w = first_order(state.params, labels)
         values = np.linalg.svd(np.asarray(state.blocks), compute_uv=False)
         both = np.sort(values.ravel())[::-1][:2]
@@ -196,11 +197,11 @@ def test_exact_averages_its_factors():
     """BOL-X2 by a plain sum over rounds."""
     sequences = task("both orders")
     learner = bol.learner(variant="exact", averaging="factors", dtype=jnp.float64)
-    corpus = loops.stream(sequences)
-    state = learner.init(jax.random.key(0), loops.sentence(corpus, 0))
+    corpus = streams.sentences.stream(sequences)
+    state = learner.init(jax.random.key(0), corpus.example(0))
     update, total = jax.jit(learner.update), 0
     for i in range(sequences.num_sentences):
-        state, _ = update(state, loops.sentence(corpus, i))
+        state, _ = update(state, corpus.example(i))
         total = total + np.asarray(state.params.table)
     mean = total / sequences.num_sentences
     np.testing.assert_allclose(bol.final_params(state).table, mean, atol=1e-10)
@@ -211,11 +212,11 @@ def test_block_averages_its_factors(rank):
     """BOL-X2 by a plain sum over rounds."""
     sequences = task("columns share features")
     learner = bol.learner(rank=rank, averaging="factors", dtype=jnp.float64)
-    corpus = loops.stream(sequences)
-    state = learner.init(jax.random.key(0), loops.sentence(corpus, 0))
+    corpus = streams.sentences.stream(sequences)
+    state = learner.init(jax.random.key(0), corpus.example(0))
     update, total = jax.jit(learner.update), 0
     for i in range(sequences.num_sentences):
-        state, _ = update(state, loops.sentence(corpus, i))
+        state, _ = update(state, corpus.example(i))
         total = total + np.asarray(state.params.table)
     mean = total / sequences.num_sentences
     np.testing.assert_allclose(bol.final_params(state).table, mean, atol=1e-10)
@@ -228,8 +229,8 @@ def test_block_learns_what_was_planted():
     )
     mistakes = trace.is_mistake.reshape(30, -1).sum(axis=1)
     assert mistakes[-1] == 0 < mistakes[0]
-    labels = jax.jit(lambda *given: loops.predict(bilinear.scores, *given))(
-        bol.final_params(state), loops.stream(test)
+    labels = jax.jit(lambda *given: labelling.predict(bilinear.scores, *given))(
+        bol.final_params(state), streams.sentences.stream(test)
     )
     assert (np.asarray(labels) == test.labels).mean() > 0.8
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lowrank_jax.models import bilinear_logit, logistic
 from lowrank_jax.models.bilinear_logit import Params
-from lowrank_jax.models.logistic import Labelled
+from lowrank_jax.streams.matrices import Labelled
 from lowrank_jax.theory.sblr import descent, landscape
 from lowrank_jax.theory.sblr.descent import Sweeps
 from lowrank_jax.theory.sblr.landscape import Strengths

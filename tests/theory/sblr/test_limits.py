@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from lowrank_jax import streams
 from lowrank_jax.linalg import penalties
-from lowrank_jax.models import logistic
 from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.theory.sblr import limits
 
@@ -23,7 +23,7 @@ def task(noise=2.0):
         noise * rng.normal(size=(40, *SHAPE))
         + np.where(y, 1, -1)[:, None, None] * pattern
     )
-    return logistic.label_matrices(x, y)[0]
+    return streams.matrices.label_matrices(x, y)[0]
 
 
 @functools.lru_cache

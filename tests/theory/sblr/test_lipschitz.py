@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from lowrank_jax.models.bilinear_logit import Params
-from lowrank_jax.models.logistic import Labelled
+from lowrank_jax.streams.matrices import Labelled
 from lowrank_jax.theory.certificate import ratio
 from lowrank_jax.theory.sblr import lipschitz
 from lowrank_jax.theory.sblr.lipschitz import Point

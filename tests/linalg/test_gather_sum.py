@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowrank_jax.batch.crf.gather_sum import plan_sums, sum_rows
+from lowrank_jax.linalg.gather_sum import plan_sums, sum_rows
 
 
 def random_case(seed, num_pairs, num_segments, num_rows):

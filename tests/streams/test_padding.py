@@ -8,8 +8,9 @@ import pytest
 from hypothesis import strategies as st
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.data import add_window, length_buckets, pad_sequences
-from lowrank_jax.types import Sequences, Space
+from lowrank_jax.data.sequences import Sequences, Space
+from lowrank_jax.streams.padding import length_buckets, pad_sequences
+from lowrank_jax.streams.sentences import add_window
 
 SPACE = Space(num_features=50, num_labels=3, orders=("1", "01"))
 

@@ -1,15 +1,14 @@
 """From ragged sentences to arrays of fixed shape."""
 
-import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
 
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
-from lowrank_jax.types import Sequences
+from lowrank_jax.data.sequences import Sequences
 
-__all__ = ["add_window", "length_buckets", "pad_sequences"]
+__all__ = ["length_buckets", "pad_sequences"]
 
 _MOST_CANDIDATES = 512  # padded lengths that `length_buckets` weighs
 
@@ -86,42 +85,6 @@ def length_buckets(
     bucket = np.searchsorted(ends, sizes)
     groups = ((np.flatnonzero(bucket == i), int(end)) for i, end in enumerate(ends))
     return [(indices, end) for indices, end in groups if indices.size]
-
-
-def add_window(sequences: Sequences, window: int) -> Sequences:
-    """Append rows that are no token, for slices of fixed size.
-
-    A slice of `window` rows from the start of any sentence then stays inside the
-    arrays; a dynamic slice in JAX would otherwise be moved back.
-
-    Args:
-      sequences: the corpus; its `num_tokens` grows by `window`, its offsets stay.
-      window: at least the longest sentence.
-
-    Returns:
-      The same sentences, with `window` rows of feature id K and label 0 behind them.
-
-    Raises:
-      InputError: if a sentence is longer than the window.
-    """
-    checks.whole(window=window)
-    feature_ids, labels = (
-        np.asarray(sequences.feature_ids),
-        np.asarray(sequences.labels),
-    )
-    longest = int(np.diff(np.asarray(sequences.offsets)).max(initial=0))
-    if longest > window:
-        raise InputError(
-            f"`window` must be at least {longest}, the longest sentence, got {window}."
-        )
-    rows = np.full(
-        (window, feature_ids.shape[1]), sequences.space.num_features, feature_ids.dtype
-    )
-    return dataclasses.replace(
-        sequences,
-        feature_ids=np.concatenate([feature_ids, rows]),
-        labels=np.concatenate([labels, np.zeros(window, labels.dtype)]),
-    )
 
 
 def _cut(sizes: np.ndarray, ends: np.ndarray, most_padding: float) -> np.ndarray:

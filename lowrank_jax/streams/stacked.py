@@ -1,0 +1,40 @@
+"""Examples of one shape, stacked along their first axis."""
+
+import dataclasses
+from typing import Any
+
+import jax
+
+from lowrank_jax.checks import InputError
+
+__all__ = ["Stacked"]
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Stacked:
+    """A stream of examples that all have one shape.
+
+    Attributes:
+      examples: Pytree whose leaves have the number of examples as first axis.
+    """
+
+    examples: Any
+
+    @property
+    def num_examples(self) -> int:
+        """Number of examples."""
+        return jax.tree.leaves(self.examples)[0].shape[0]
+
+    def example(self, index: jax.Array | int) -> Any:
+        """Return one example. The index may be traced."""
+        return jax.tree.map(lambda leaf: leaf[index], self.examples)
+
+    def check(self) -> None:
+        """Raise `InputError` unless all leaves have the same number of examples."""
+        sizes = {leaf.shape[:1] for leaf in jax.tree.leaves(self.examples)}
+        if len(sizes) != 1 or () in sizes or (0,) in sizes:
+            raise InputError(
+                "`examples` must have leaves with one common first axis, of at least "
+                f"one example; got sizes {sorted(sizes)}."
+            )
