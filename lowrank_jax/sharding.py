@@ -61,7 +61,7 @@ def shard(labelled: Labelled, mesh: Mesh) -> Labelled:
     depends on n where :math:`n \le st`, and goes another way to the same minimum.
 
     Each device is sent its own rows only. Arrays of the host, `numpy.memmap` among
-    them, are never whole on any device; `models.logistic.label_matrices` puts them on
+    them, are never whole on any device; `streams.matrices.label_matrices` puts them on
     one, so make the `Labelled` of arrays of the host where that is too much.
 
     Args:

@@ -276,7 +276,7 @@ def test_rounds_with_x64_off_are_traced_once_keep_dtypes_and_repeat_bit_for_bit(
         state, infos = run()
         assert_kept(case, "float32", start_state, state, infos[0])
         chex.assert_trees_all_equal((state, infos), run())
-        if case.examples in WHOLE_CORPUS:  # `loops.iterations` asks for it
+        if case.examples in WHOLE_CORPUS:  # `loops.passes` asks for it
             assert infos[0].converged.dtype == bool
         field = "objective" if hasattr(infos[0], "objective") else "loss"
         numbers = [float(getattr(info, field)) for info in infos]

@@ -246,7 +246,7 @@ def _margins_of(
     order: np.ndarray,
     predicted: np.ndarray,
 ) -> np.ndarray:
-    """Return the comparator's margins of some rounds: `loops.comparator_margins`.
+    """Return the comparator's margins of some rounds: `comparator.margins`.
 
     The positions of all rounds at once, not round by round: a long run has many, and
     each takes a few reads of U.

@@ -195,26 +195,25 @@ def test_hindsight_is_no_worse_than_the_model_itself():
     assert best.comparator_loss + best.certificate < gap
 
 
-def test_margin_beside_the_run_equals_the_one_after_it():
-    """`loops.run(certify=U)` and `comparator_margins` see the same rounds."""
+def test_margins_of_a_run_are_those_of_its_rounds_one_by_one():
     corpus, traces, orders, _, params = finished("block")
-    learner = bol.learner(step_size=STEP, record=("predicted",), dtype=jnp.float64)
-    key = jax.random.split(jax.random.key(3))[0]
-    state = learner.init(key, corpus.example(0))
-    run = jax.jit(lambda *given: loops.run(learner, *given, certify=params))
-    _, trace = run(state, corpus, orders[0])
-    np.testing.assert_array_equal(trace.info.predicted, traces[0].predicted)
-    after = comparator.margins(params, corpus, orders[0], traces[0].predicted)
-    np.testing.assert_allclose(trace.comparator_margin, after, rtol=1e-12)
+    found = comparator.margins(params, corpus, orders[0], traces[0].predicted)
+    one = jax.jit(comparator.margin)
+    rounds = zip(orders[0].tolist(), traces[0].predicted, strict=True)
+    expected = [
+        one(params, corpus.example(index), jnp.asarray(labels, jnp.int32))
+        for index, labels in rounds
+    ]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_a_learner_that_records_nothing_is_refused():
-    corpus = streams.sentences.stream(task())
-    learner = bol.learner(dtype=jnp.float64)
-    state = learner.init(jax.random.key(0), corpus.example(0))
-    _, _, orders, _, params = finished("block")
+    corpus, traces, orders, ended, params = finished("block")
+    silent = [trace._replace(predicted=None) for trace in traces]
     with pytest.raises(InputError, match="record"):
-        loops.run(learner, state, corpus, orders[0], certify=params)
+        regret.run_certificate(
+            silent, orders, corpus, params, ended, step_size=STEP, variant="block"
+        )
 
 
 def test_spectrum_tells_ties_and_blocks_in_use():

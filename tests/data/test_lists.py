@@ -114,14 +114,14 @@ def test_scores_on_the_device_equal_the_dense_product(width):
 
     @jax.jit
     def score(corpus, i):  # the last weight, of id V, must not count
-        return model.linear_scores(jnp.asarray(weights), data.candidates(corpus, i))
+        return model.linear_scores(jnp.asarray(weights), corpus.example(i))
 
     expected = parts(lists, dense(lists) @ weights[:-1])
     for i in range(lists.num_lists):
         found = np.asarray(score(corpus, i))
         np.testing.assert_allclose(found[: expected[i].size], expected[i], rtol=1e-10)
         assert (found[expected[i].size :] == -np.inf).all()
-        one = data.candidates(corpus, i)
+        one = corpus.example(i)
         assert one.num_candidates == expected[i].size
         quality = np.asarray(one.quality)[: expected[i].size]
         np.testing.assert_array_equal(quality, parts(lists, lists.quality)[i])
@@ -221,7 +221,7 @@ def test_a_list_is_weighed_up_to_its_own_features_and_no_further():
 
     @jax.jit
     def score(corpus, i):
-        return model.linear_scores(jnp.asarray(weights), data.candidates(corpus, i))
+        return model.linear_scores(jnp.asarray(weights), corpus.example(i))
 
     expected = parts(lists, dense(lists) @ weights[:-1])
     for i in (0, 1, 2):
@@ -233,7 +233,7 @@ def test_a_list_is_weighed_up_to_its_own_features_and_no_further():
 @functools.partial(jax.jit, static_argnums=(2, 3))
 def difference(corpus, given, cost, oracle, index=0):
     """The pair of a list and its dense difference."""
-    one = data.candidates(corpus, index)
+    one = corpus.example(index)
     (pair,) = model.choose(one, given, cost, oracle)
     start = jnp.zeros(one.num_features + 1)
     total = model.fold_difference(

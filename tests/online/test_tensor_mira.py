@@ -12,7 +12,6 @@ import pytest
 from lowrank_jax import loops, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.data import drop_shared
-from lowrank_jax.data import lists as data
 from lowrank_jax.data.made import lists as reranking_task
 from lowrank_jax.models.tensor import Shape, mode_sizes
 from lowrank_jax.online import rerank, tensor_mira
@@ -62,7 +61,7 @@ def program(module, **settings):
 
     def one(limit, params):
         learner = module.learner(max_step_size=limit, dtype=jnp.float64, **settings)
-        start = learner.init(jax.random.key(0), data.candidates(corpus, 0))
+        start = learner.init(jax.random.key(0), corpus.example(0))
         start = start if params is None else start._replace(params=params)
         return start, *loops.run(learner, start, corpus, order)
 
@@ -402,7 +401,7 @@ def test_order_one_is_mira():
 
     @jax.jit
     def both(corpus):
-        first = data.candidates(corpus, 0)
+        first = corpus.example(0)
         start, zero = one.init(jax.random.key(0), first), other.init(None, first)
         same = zero._replace(params=jnp.append(start.params[0][0], 0.0))
         return (
@@ -424,7 +423,7 @@ def test_a_pass_copies_no_table_of_weights():
     num_features = 40_000  # a number that no other axis has
     corpus = streams.lists.stream(task())
     corpus = dataclasses.replace(corpus, num_features=num_features)
-    first = jax.eval_shape(lambda c: data.candidates(c, 0), corpus)
+    first = jax.eval_shape(lambda c: c.example(0), corpus)
     state = jax.eval_shape(learner.init, jax.random.key(0), first)
     order = jnp.arange(NUM_LISTS, dtype=jnp.int32)
     step = jax.jit(lambda *given: loops.run(learner, *given), donate_argnums=0)
@@ -440,9 +439,7 @@ def test_a_pass_copies_no_table_of_weights():
 
 
 def test_bad_arguments_are_named():
-    first = jax.eval_shape(
-        lambda c: data.candidates(c, 0), streams.lists.stream(task())
-    )
+    first = jax.eval_shape(lambda c: c.example(0), streams.lists.stream(task()))
     learner = tensor_mira.learner(shape=Shape((3, 5)))
     with pytest.raises(InputError, match="15 cells, and the lists have 12"):
         jax.eval_shape(learner.init, jax.random.key(0), first)
