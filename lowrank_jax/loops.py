@@ -216,7 +216,7 @@ def converge(
 
 def _compile(program: Any, *given: Any) -> Any:
     """Compile ahead of time, so that compilation is timed apart."""
-    if jax.config.read("jax_disable_jit"):
+    if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
         return program
     return program.lower(*given).compile()
 
