@@ -20,6 +20,7 @@ from lowrank_jax.data import lists
 from lowrank_jax.data.bisymbols import alphabet_of, encode_words
 from lowrank_jax.data.made.lists import reranking_task
 from lowrank_jax.data.made.matrices import dense_task
+from lowrank_jax.data.made.sentences import bilinear_task
 from lowrank_jax.data.made.words import spelling_task
 from lowrank_jax.linalg import penalties
 from lowrank_jax.models import bilinear
@@ -168,7 +169,7 @@ def duals(
     seed: int = 0, *, names: Sequence[str] = LEARNERS, num_passes: int = 5
 ) -> dict[str, Duals]:
     """Run sequence learners: their dual, its spectrum and the blocks they use."""
-    train, _, _ = sentences.bilinear_task(80, 1, seed=seed)
+    train, _, _ = bilinear_task(80, 1, seed=seed)
     rng = np.random.default_rng(seed)
     order = np.concatenate(
         [rng.permutation(train.num_sentences) for _ in range(num_passes)]
