@@ -9,7 +9,7 @@ with :math:`\eta_t = C` on a mistake and 0 otherwise. The variants differ in the
 
 ===========  =====================================================================
 ``"block"``  each feature's block has rank at most `rank`: DR-B6, DR-B5, BOL-X3
-``"paper"``  Algorithm 2 as printed, Eq. (9)-(12), with the scale of the errata
+``"paper"``  Algorithm 2, Eq. (9)-(12), block by block or with one divisor for all
 ``"exact"``  the true :math:`\nabla F_1^*`: one block only, a diagnostic
 ===========  =====================================================================
 
@@ -21,7 +21,7 @@ F^*(\Theta_{t-1}) - C\langle W_{t-1}, \Delta\Phi^t\rangle`; it bounds the regret
 :math:`W_{t-1}`, also where the map is not exact, as long as :math:`F^*` is.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,7 @@ from lowrank_jax.linalg import max_tree
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import mistakes
 from lowrank_jax.online.bol import block as bol_block
-from lowrank_jax.online.bol import exact, paper
+from lowrank_jax.online.bol import exact, paper, paper_global
 from lowrank_jax.online.bol.average import final_params
 from lowrank_jax.online.bol.state import State, variant_of
 from lowrank_jax.types import Learner, Sentence
@@ -40,7 +40,8 @@ from lowrank_jax.types import Learner, Sentence
 __all__ = ["Info", "State", "final_params", "learner", "variant_of"]
 
 VARIANTS = ("block", "paper", "exact")
-AVERAGING = ("dual", "factors", "none")
+AVERAGING = ("dual", "weights", "factors", "none")
+DIVISORS = ("block", "global")
 RECORDS = ("ratio", "predicted")
 
 
@@ -68,10 +69,13 @@ def learner(
     averaging: str | None = None,
     num_power_steps: int = 2,
     num_inner_steps: int = 4,
+    start: float | jax.Array = 0.0,
+    divisor: str = "block",
+    divisor_factor: float | jax.Array = 1.0,
     record: tuple[str, ...] = (),
     dtype: jnp.dtype = jnp.float32,
 ) -> Learner:
-    """Build the pair ``(init, update)``; both are pure.
+    r"""Build the pair ``(init, update)``; both are pure.
 
     Args:
       variant: ``"block"``, ``"paper"`` or ``"exact"``; see the module.
@@ -79,12 +83,23 @@ def learner(
       step_size: :math:`C`, positive. May be traced. It changes the reported loss and
         bound only: predictions do not depend on it (errata of Alg2).
       averaging: ``"dual"`` averages Theta and maps once (DR-B9; not for ``"paper"``,
-        whose map is not a function of Theta), ``"factors"`` averages alpha, beta and
-        scale one by one (BOL-X2), ``"none"`` takes the last iterate. By default
-        ``"dual"``, for ``"paper"`` ``"factors"``.
+        whose map is not a function of Theta). ``"weights"`` takes the mean of W over
+        rounds (DR-B13; for ``"block"`` only): blocks of full rank, as large as Theta.
+        ``"factors"`` averages alpha, beta and scale one by one (BOL-X2). ``"none"``
+        takes the last iterate. The default is ``"dual"``, for ``"paper"``
+        ``"factors"``.
       num_power_steps: subspace iterations a round on each touched block, for the
         mirror map of ``"block"`` and for sigma_1 of ``"paper"``. Static.
       num_inner_steps: R of Algorithm 2, for ``"paper"``. Static.
+      start: :math:`c_0` of :math:`\Theta_0 = c_0 11^\top` (DR-B11), zero or more, for
+        ``"block"`` and for ``"paper"`` with ``divisor="block"``. The uniform block is
+        a prior: a large start makes a linear model on the current and the previous
+        label. Only the quotient of `start` and `step_size` matters.
+      divisor: Divisor of Eq. (9)-(12), for ``"paper"``: ``"block"`` takes sigma_1 of
+        each block, before or after the round, whichever is larger; ``"global"`` takes
+        sigma_1 of all of Theta. Static.
+      divisor_factor: Factor c of a block's divisor, at least 1. The factor 1 is literal
+        and at the edge of stability, 2 is safe for every R. May be traced.
       record: ``"ratio"`` asks for sigma_2 / sigma_1 each round, an SVD;
         ``"predicted"`` for the predicted labels, from which a certificate of the run
         against any model is made (`certify`). Static.
@@ -95,6 +110,10 @@ def learner(
         rank=rank, num_power_steps=num_power_steps, num_inner_steps=num_inner_steps
     )
     checks.positive(step_size=step_size)
+    checks.non_negative(start=start)
+    checks.choice(DIVISORS, divisor=divisor)
+    _check_paper(variant, start, divisor, divisor_factor)
+    has_start = not isinstance(start, int | float) or start > 0
     if averaging is None:
         averaging = "factors" if variant == "paper" else "dual"
     checks.choice(AVERAGING, averaging=averaging)
@@ -111,15 +130,24 @@ def learner(
             "variant='paper' are not a function of Theta; say 'factors' or 'none'."
         )
 
+    if averaging == "weights" and variant != "block":
+        raise checks.InputError(
+            f"`averaging='weights'` needs variant='block', got variant={variant!r}; "
+            "say 'factors' or 'none'."
+        )
+
     def init(key: jax.Array, example: Sentence) -> State:
-        return _init(key, example, variant, rank, averaging, dtype)
+        prior = jnp.asarray(start, dtype)
+        state = _init(key, example, variant, rank, averaging, divisor, prior)
+        return state._replace(start=prior if has_start else None)
 
     def update(state: State, example: Sentence) -> tuple[State, Info]:
         scores = bilinear.scores(state.params, example)
         predicted = best_path(scores, example.length).labels
         differences = mistakes.find(example, predicted)
         step = jnp.asarray(step_size, dtype)
-        weight = state.num_rounds.astype(dtype)
+        # The mean of W is over what the rounds predicted with (DR-B13): one later.
+        weight = (state.num_rounds + int(averaging == "weights")).astype(dtype)
         moved = bol_block.move(
             state.params,
             state.blocks,
@@ -146,16 +174,16 @@ def learner(
                 record,
             )
         elif variant == "paper":
-            state, seen = _map_paper(
-                state,
-                moved.table,
-                example,
-                differences,
-                step,
-                num_power_steps,
-                num_inner_steps,
-                record,
-            )
+            given = (state, moved.table, example, differences, step)
+            if divisor == "global":
+                state, seen = _map_global(
+                    *given, num_power_steps, num_inner_steps, record
+                )
+            else:
+                factor = jnp.asarray(divisor_factor, dtype)
+                state, seen = _map_paper(
+                    *given, weight, factor, num_power_steps, num_inner_steps, record
+                )
         else:
             state, seen = _map_exact(
                 state, moved.table, example, differences, weight, record
@@ -183,6 +211,30 @@ def learner(
     return Learner(init, update)
 
 
+def _check_paper(
+    variant: str, start: Any, divisor: str, divisor_factor: float | jax.Array
+) -> None:
+    """Raise `InputError` for settings that the variant does not have."""
+    is_given = isinstance(divisor_factor, int | float) and divisor_factor != 1
+    if is_given and (variant != "paper" or divisor != "block"):
+        raise checks.InputError(
+            "`divisor_factor` needs variant='paper' with divisor='block', got "
+            f"divisor_factor={divisor_factor} with variant={variant!r} and "
+            f"divisor={divisor!r}."
+        )
+    if is_given and divisor_factor < 1:
+        raise checks.InputError(
+            f"`divisor_factor` must be at least 1, got {divisor_factor}: below it the "
+            "factors grow without bound."
+        )
+    has_start = isinstance(start, int | float) and start > 0
+    if has_start and (variant == "exact" or (variant, divisor) == ("paper", "global")):
+        raise checks.InputError(
+            "`start` needs variant='block', or variant='paper' with divisor='block', "
+            f"got start={start} with variant={variant!r} and divisor={divisor!r}."
+        )
+
+
 class _Seen(NamedTuple):
     """What the mirror map has to tell of this round."""
 
@@ -198,9 +250,10 @@ def _init(
     variant: str,
     rank: int,
     averaging: str,
-    dtype: jnp.dtype,
+    divisor: str,
+    prior: jax.Array,
 ) -> State:
-    space = example.space
+    space, dtype = example.space, prior.dtype
     if not space.first_order:
         raise checks.InputError(
             "BOL needs first-order features, and the template has none: add `B` lines, "
@@ -222,19 +275,27 @@ def _init(
             blocks=jnp.zeros_like(blocks) if averaging == "dual" else None,
             transitions=jax.tree.map(jnp.zeros_like, params.transitions),
             scale=jnp.zeros((), dtype),
+            weights=jnp.zeros_like(blocks) if averaging == "weights" else None,
         )
     nudge = jax.random.normal(key, (rank, labels + 1), dtype)
-    pair, sigma, block = None, None, None
+    pair: paper.Pair | paper_global.Pair | None = None
+    sigma, block = None, None
     if variant == "paper":
         # Alg. 2 starts from the uniform pair; as multiples of 1 it needs no K in
-        # each entry. The scale, sigma_1(Theta_0), is 0.
+        # each entry.
         ones = bilinear.join(
             jnp.ones((1, 1, labels), dtype), jnp.ones((1, 1, labels + 1), dtype)
         )
-        table = params.table.at[:-1, labels:].set(ones)
-        params = params._replace(table=table, scale=jnp.zeros((), dtype))
+        params = params._replace(table=params.table.at[:-1, labels:].set(ones))
+    elif variant == "block":
+        columns = bol_block.prior_columns(labels, rank, prior)
+        params = params._replace(table=params.table.at[:-1, labels:].set(columns))
+    if variant == "paper" and divisor == "block":
+        pair = paper.start(rows, labels, prior)
+    elif variant == "paper":
+        params = params._replace(scale=jnp.zeros((), dtype))  # sigma_1(Theta_0)
         num_entries = jnp.array([labels, labels + 1], dtype) * space.num_features
-        pair = paper.Pair(
+        pair = paper_global.Pair(
             pending=jnp.zeros((rows, labels + bilinear.stride(labels)), dtype),
             top_right=jnp.zeros((rows, labels + 1), dtype),
             sigma=max_tree.build(jnp.zeros((rows,), dtype)),
@@ -268,11 +329,15 @@ def _map_block(
     record: tuple[str, ...],
 ) -> tuple[State, _Seen]:
     sums = state.sums
-    factor_sums = sums.table if sums is not None and sums.blocks is None else None
+    factor_sums = None
+    if sums is not None and sums.blocks is None and sums.weights is None:
+        factor_sums = sums.table
     mapped = bol_block.map_blocks(
         table,
         state.blocks,
+        state.start,
         factor_sums,
+        None if sums is None else sums.weights,
         example,
         differences,
         state.nudge,
@@ -282,6 +347,8 @@ def _map_block(
     )
     if sums is not None and mapped.factor_sums is not None:
         sums = sums._replace(table=mapped.factor_sums)
+    if sums is not None:
+        sums = sums._replace(weights=mapped.weight_sums)
     state = state._replace(params=state.params._replace(table=mapped.table), sums=sums)
     ratio = mapped.ratio if "ratio" in record else jnp.full_like(mapped.ratio, jnp.nan)
     return state, _Seen(mapped.growth, mapped.sigma_1, ratio, mapped.residual)
@@ -293,13 +360,53 @@ def _map_paper(
     example: Sentence,
     differences: mistakes.Differences,
     step: jax.Array,
+    weight: jax.Array,
+    factor: jax.Array,
     num_power_steps: int,
     num_inner_steps: int,
     record: tuple[str, ...],
 ) -> tuple[State, _Seen]:
     pair, sums = state.pair, state.sums
-    assert pair is not None
-    top_right, sigma, residual = paper.track_sigma(
+    assert isinstance(pair, paper.Pair)
+    pending = paper.collect(pair.pending, table, example, differences, step)
+    stepped = paper.step_blocks(
+        table,
+        None if sums is None else sums.table,
+        pair._replace(pending=pending),
+        state.blocks,
+        state.start,
+        example,
+        differences,
+        state.nudge,
+        weight,
+        factor=factor,
+        num_power_steps=num_power_steps,
+        num_steps=num_inner_steps,
+        wants_ratio="ratio" in record,
+    )
+    if sums is not None and stepped.factor_sums is not None:
+        sums = sums._replace(table=stepped.factor_sums)
+    params = state.params._replace(table=stepped.table)
+    state = state._replace(params=params, pair=stepped.pair, sums=sums)
+    ratio = stepped.ratio
+    if "ratio" not in record:
+        ratio = jnp.full_like(ratio, jnp.nan)
+    return state, _Seen(stepped.growth, stepped.sigma_1, ratio, stepped.residual)
+
+
+def _map_global(
+    state: State,
+    table: jax.Array,
+    example: Sentence,
+    differences: mistakes.Differences,
+    step: jax.Array,
+    num_power_steps: int,
+    num_inner_steps: int,
+    record: tuple[str, ...],
+) -> tuple[State, _Seen]:
+    pair, sums = state.pair, state.sums
+    assert isinstance(pair, paper_global.Pair)
+    top_right, sigma, residual = paper_global.track_sigma(
         pair,
         state.blocks,
         example,
@@ -311,7 +418,7 @@ def _map_paper(
     divisor = jnp.where(before > 0, before, after)  # errata of BOL-Eq9-12 (c)
     divisor = jnp.where(divisor > 0, divisor, 1)
     pending = paper.collect(pair.pending, table, example, differences, step)
-    stepped = paper.step_blocks(
+    stepped = paper_global.step_blocks(
         table,
         None if sums is None else sums.table,
         pair._replace(pending=pending),
@@ -327,7 +434,7 @@ def _map_paper(
         sigma=sigma,
         growth=stepped.growth,
     )
-    c_alpha, c_beta = paper.normalisers(pair)
+    c_alpha, c_beta = paper_global.normalisers(pair)
     pair = pair._replace(weight_sums=pair.weight_sums + jnp.stack([c_alpha, c_beta]))
     if sums is not None and stepped.factor_sums is not None:
         sums = sums._replace(table=stepped.factor_sums, scale=sums.scale + after)

@@ -11,9 +11,9 @@ from jax import lax
 
 from lowrank_jax import linalg
 from lowrank_jax.linalg import max_tree
-from lowrank_jax.models import bilinear
+from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online.bol import block as bol_block
-from lowrank_jax.online.bol import exact
+from lowrank_jax.online.bol import exact, paper_global
 from lowrank_jax.online.bol.state import State
 
 __all__ = ["final_params"]
@@ -21,8 +21,10 @@ __all__ = ["final_params"]
 
 def final_params(
     state: State, *, num_power_steps: int = 64, chunk_size: int = 256
-) -> bilinear.Params:
+) -> bilinear.Params | linear.Params:
     """Return the model to predict with, averaged as the learner was told to.
+
+    The mean of W has blocks of full rank: it is a linear model.
 
     Args:
       state: of any variant.
@@ -38,6 +40,8 @@ def final_params(
     transitions = params.transitions
     if transitions is not None and sums.transitions is not None:
         transitions = transitions - sums.transitions / num_rounds
+    if sums.weights is not None:
+        return _mean_weights(state, transitions)
     if sums.blocks is not None:
         zero = params.table[:, :labels] - sums.table / num_rounds
         if state.sigma is not None:
@@ -46,7 +50,7 @@ def final_params(
             columns = _mean_blocks(state, num_rounds, num_power_steps, chunk_size)
         table = jnp.concatenate([zero, columns], axis=1)
         return params._replace(table=table, transitions=transitions)
-    if state.pair is None:
+    if not isinstance(state.pair, paper_global.Pair):
         table = params.table - sums.table / num_rounds
         return params._replace(table=table, transitions=transitions)
     rows = bilinear.split(params.table, labels)
@@ -57,6 +61,21 @@ def final_params(
     zero = rows.zero - totals.zero / num_rounds
     table = jnp.concatenate([zero, bilinear.join(left, right)], axis=1)
     return bilinear.Params(table, transitions, sums.scale / num_rounds)
+
+
+def _mean_weights(state: State, transitions: jax.Array | None) -> linear.Params:
+    """Return the mean over rounds of the W that they predicted with (DR-B13)."""
+    params, sums = state.params, state.sums
+    assert sums is not None and sums.weights is not None
+    labels = state.blocks.shape[1]
+    num_rounds = jnp.maximum(state.num_rounds, 1).astype(state.blocks.dtype)
+    rows = bilinear.split(params.table, labels)
+    last = bol_block.product(rows.left, rows.right)
+    return linear.Params(
+        zero=rows.zero - sums.table / num_rounds,
+        first=last - sums.weights / num_rounds,
+        transitions=transitions,
+    )
 
 
 def _mean_blocks(
@@ -82,7 +101,8 @@ def _mean_blocks(
 
     def one(n: jax.Array, columns: jax.Array) -> jax.Array:
         ids = lax.dynamic_slice_in_dim(touched, n * chunk_size, chunk_size)
-        mean = state.blocks[ids] - block_sums[ids] / num_rounds
+        mean = bol_block.theta_of(state.blocks, ids, state.start)
+        mean = mean - block_sums[ids] / num_rounds
         start = bilinear.split(state.params.table[ids], labels).right
         start = start + bol_block.NUDGE * state.nudge[None]
 

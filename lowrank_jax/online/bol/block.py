@@ -32,12 +32,13 @@ NUDGE = 0.1
 
 
 class Sums(NamedTuple):
-    """Lazy sums over rounds, from which an average is made (BOL-X2 or DR-B9)."""
+    """Lazy sums over rounds, from which an average is made (BOL-X2, DR-B9, DR-B13)."""
 
     table: jax.Array  # (K + 1, S) or, for factors, the table's own shape
     blocks: jax.Array | None  # (K + 1, S, S + 1), for averaging in the dual
     transitions: jax.Array | None  # (S, S + 1)
     scale: jax.Array  # ()
+    weights: jax.Array | None = None  # (K + 1, S, S + 1), for the mean of W
 
 
 class Moved(NamedTuple):
@@ -89,7 +90,7 @@ def move(
                 weight * touched.delta, mode="promise_in_bounds"
             )
         if sums is not None and zero_sum is not None:
-            sums = Sums(zero_sum, block_sum, pair_sum, sums.scale)
+            sums = sums._replace(table=zero_sum, blocks=block_sum, transitions=pair_sum)
         margin = margin + mistakes.score_gap(scores, here)
         return Moved(table, transitions, blocks, sums, margin, growth)
 
@@ -103,16 +104,34 @@ class Mapped(NamedTuple):
 
     table: jax.Array
     factor_sums: jax.Array | None  # (K + 1, width): lazy sums of the factors (BOL-X2)
+    weight_sums: jax.Array | None  # (K + 1, S, S + 1): lazy sums of W (DR-B13)
     growth: jax.Array  # ()  of the first-order part of F*
     sigma_1: jax.Array  # ()  largest sigma_1 of a touched block
     ratio: jax.Array  # ()  largest sigma_{r+1} / sigma_r of a touched block, if asked
     residual: jax.Array  # ()  largest move of a singular vector in the last step
 
 
+def theta_of(blocks: jax.Array, ids: jax.Array, prior: jax.Array | None) -> jax.Array:
+    """Return Theta of some blocks; what is no feature has none.
+
+    Args:
+      blocks: (K + 1, S, S + 1) Theta less its start.
+      ids: (n,) int32 in 0..K.
+      prior: () c_0 of ``Theta_0 = c_0 11'`` (DR-B11), or None for 0.
+    """
+    moved = blocks.at[ids].get(mode="promise_in_bounds")
+    if prior is None:
+        return moved
+    is_feature = ids < blocks.shape[0] - 1
+    return moved + jnp.where(is_feature, prior, 0)[:, None, None]
+
+
 def map_blocks(
     table: jax.Array,
     blocks: jax.Array,
+    prior: jax.Array | None,
     factor_sums: jax.Array | None,
+    weight_sums: jax.Array | None,
     example: Sentence,
     differences: mistakes.Differences,
     nudge: jax.Array,
@@ -133,7 +152,7 @@ def map_blocks(
     def one(n: jax.Array, mapped: Mapped) -> Mapped:
         here = mistakes.position(example, differences, n)
         ids = here.ids[jnp.array(space.first_order, jnp.int32)]
-        theta = blocks.at[ids].get(mode="promise_in_bounds")
+        theta = theta_of(blocks, ids, prior)
         rows = mapped.table.at[ids].get(mode="promise_in_bounds")
         old = bilinear.split(rows, labels)
         start = old.right + NUDGE * nudge[None]
@@ -148,19 +167,23 @@ def map_blocks(
             factor_sums = factor_sums.at[ids, labels:].add(
                 weight * change, mode="promise_in_bounds"
             )
+        weight_sums = mapped.weight_sums
+        if weight_sums is not None:
+            change = product(new.left, new.right) - product(old.left, old.right)
+            change = change * is_first[:, None, None].astype(dtype)
+            weight_sums = weight_sums.at[ids].add(
+                weight * change, mode="promise_in_bounds"
+            )
         energy = (new.left * new.left).sum(axis=(1, 2))
         before = (old.left * old.left).sum(axis=(1, 2))
         growth = jnp.where(is_first, energy - before, 0).sum() / 2
         ratio = mapped.ratio
         if wants_ratio:
-            sigma = jnp.linalg.svd(theta, compute_uv=False)
-            if rank < sigma.shape[1]:  # at full rank nothing is left: 0
-                last, next_one = sigma[:, rank - 1], sigma[:, rank]
-                share = next_one / jnp.where(last > 0, last, 1)
-                ratio = jnp.maximum(ratio, share.max())
+            ratio = jnp.maximum(ratio, ratio_of(theta, rank))
         return Mapped(
             table=table,
             factor_sums=factor_sums,
+            weight_sums=weight_sums,
             growth=mapped.growth + growth,
             sigma_1=jnp.maximum(mapped.sigma_1, jnp.sqrt(top_energy(new.left))),
             ratio=ratio,
@@ -168,8 +191,36 @@ def map_blocks(
         )
 
     zero, count = jnp.zeros((), dtype), differences.num_positions
-    start = Mapped(table, factor_sums, zero, zero, zero, zero)
+    start = Mapped(table, factor_sums, weight_sums, zero, zero, zero, zero)
     return lax.fori_loop(jnp.zeros_like(count), count, one, start)
+
+
+def ratio_of(theta: jax.Array, rank: int) -> jax.Array:
+    """Return the largest sigma_{r+1} / sigma_r of some blocks; 0 at full rank."""
+    sigma = jnp.linalg.svd(theta, compute_uv=False)
+    if rank == sigma.shape[1]:
+        return jnp.zeros((), theta.dtype)
+    last, next_one = sigma[:, rank - 1], sigma[:, rank]
+    return (next_one / jnp.where(last > 0, last, 1)).max()
+
+
+def prior_columns(num_labels: int, rank: int, prior: jax.Array) -> jax.Array:
+    """Return alpha and beta of ``Theta_0 = prior * 11'`` as columns of one row."""
+    lengths = (num_labels + 1) ** 0.5
+    left = jnp.full((num_labels,), lengths, prior.dtype) * prior
+    right = jnp.full((num_labels + 1,), 1 / lengths, prior.dtype)
+    right = jnp.where(prior > 0, right, 0)
+    rows = jnp.zeros((rank - 1, num_labels + 1), prior.dtype)
+    return bilinear.join(
+        jnp.concatenate([left[None], rows[:, 1:]])[None],
+        jnp.concatenate([right[None], rows])[None],
+    )
+
+
+def product(left: jax.Array, right: jax.Array) -> jax.Array:
+    """Return W of some blocks from their factors: (n, S, S + 1)."""
+    parts = [left[:, j, :, None] * right[:, j, None, :] for j in range(left.shape[1])]
+    return sum(parts[1:], start=parts[0])
 
 
 def top_energy(left: jax.Array) -> jax.Array:

@@ -1,25 +1,27 @@
-r"""Algorithm 2 of the paper, literally: Eq. (9)-(12) on the touched blocks.
+r"""Algorithm 2 of the paper, block by block: Eq. (9)-(12) on the touched blocks.
 
-With unit :math:`\alpha, \beta`, :math:`\sigma_1 = \sigma_1(\Theta_{t-1})` and
-:math:`\Delta\alpha^{(0)} = \Delta\beta^{(0)} = 0`,
+With :math:`\Delta\alpha^{(0)} = \Delta\beta^{(0)} = 0`,
 
 .. math::
-   \Delta\alpha^{(\tau)} &= \tfrac1{\sigma_1}
+   \Delta\alpha^{(\tau)} &= \tfrac1D
        (C\,\Delta\Phi_t\,\beta_{t-1} + \Theta_t\,\Delta\beta^{(\tau-1)})
        \qquad (9),\ (10) \\
-   \Delta\beta^{(\tau)} &= \tfrac1{\sigma_1}
+   \Delta\beta^{(\tau)} &= \tfrac1D
        (C\,\Delta\Phi_t^\top\alpha_{t-1} + \Theta_t^\top\,\Delta\alpha^{(\tau)})
        \qquad (11),\ (12)
 
-for R steps, then both are normalised. Theta is block-diagonal, so each touched block
-goes its own way but for the shared :math:`\sigma_1 = \max_k \sigma_1(\Theta_k)`, the
-maximum over all blocks, kept in a tree (errata of BOL-Eq9-12 (b)); in the round of the
-first mistake :math:`\sigma_1(\Theta_1)` stands in (c). The value of a touched block is
-found by warm-started power steps: a lower bound.
+for R steps. These are Gauss-Seidel sweeps for a linear system that is positive definite
+if :math:`D > \sigma_1(\Theta_t)`; then each sweep contracts by at most
+:math:`(\sigma_1/D)^2` (DR-B12). Theta is block-diagonal, so the equations never leave a
+block, and the divisor is the block's own (errata of BOL-Eq9-12 (d)):
 
-Normalising all K blocks each round would cost O(K): the table holds
-:math:`A = \alpha/c_\alpha` and :math:`B = \beta/c_\beta`, and only the two numbers
-change for the blocks that nothing touched.
+.. math:: D_k = c\,\max\{\sigma_1(\Theta_{k,t-1}), \sigma_1(\Theta_{k,t})\}
+
+:math:`c = 1` is literal and at the edge of stability; :math:`c = 2` is safe at every R.
+The factors start at the vectors of ones. From :math:`\Theta_0 = c_0 11^\top` these are
+the leading pair of each block, which is what the derivation of Eq. (9) assumes. The
+normalisation of the paper drops out of the predictions, so nothing global is kept.
+:math:`\sigma_1` of a touched block is found by warm-started power steps.
 """
 
 from typing import NamedTuple
@@ -29,26 +31,44 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax import linalg
-from lowrank_jax.linalg import max_tree
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import mistakes
-from lowrank_jax.online.bol.block import NUDGE, first_of_its_kind
+from lowrank_jax.online.bol.block import (
+    NUDGE,
+    first_of_its_kind,
+    ratio_of,
+    theta_of,
+)
 from lowrank_jax.types import Sentence
 
-__all__ = ["Pair", "Stepped", "collect", "step_blocks", "track_sigma"]
+__all__ = ["Pair", "Stepped", "collect", "start", "step_blocks", "sweep"]
 
 
 class Pair(NamedTuple):
-    r"""What Alg. 2 keeps beside Theta and the table."""
+    """What Alg. 2 keeps beside Theta and the table, by block."""
 
     pending: (
         jax.Array
     )  # (K+1, S + stride)  C dPhi beta, C dPhi' alpha; 0 between rounds
-    top_right: jax.Array  # (K + 1, S + 1)  leading right vectors, for sigma_1
-    sigma: max_tree.MaxTree  # sigma_1(Theta_k) of all blocks
-    growth: jax.Array  # (2,)  ||A||^2 and ||B||^2 less their start
-    start: jax.Array  # (2,)  ||A||^2 and ||B||^2 of the start
-    weight_sums: jax.Array  # (2,)  sums over rounds of c_alpha, c_beta (BOL-X2)
+    top: jax.Array  # (K + 1, S + 2)  leading right vectors, then sigma_1
+
+
+def start(num_rows: int, num_labels: int, prior: jax.Array) -> Pair:
+    """Return the pair of a run from ``Theta_0 = prior * 11'``.
+
+    Args:
+      num_rows: K + 1. The last row is no feature.
+      num_labels: S.
+      prior: () c_0, zero or more.
+    """
+    dtype = prior.dtype
+    uniform = jnp.full((num_labels + 1,), (num_labels + 1) ** -0.5, dtype)
+    sigma = prior * jnp.asarray((num_labels * (num_labels + 1)) ** 0.5, dtype)
+    row = jnp.append(jnp.where(prior > 0, uniform, 0), sigma)
+    return Pair(
+        pending=jnp.zeros((num_rows, num_labels + bilinear.stride(num_labels)), dtype),
+        top=jnp.zeros((num_rows, num_labels + 2), dtype).at[:-1].set(row[None]),
+    )
 
 
 def collect(
@@ -85,13 +105,47 @@ def collect(
     return lax.fori_loop(jnp.zeros_like(count), count, one, pending)
 
 
+def sweep(
+    theta: jax.Array,
+    push_alpha: jax.Array,
+    push_beta: jax.Array,
+    *,
+    divisor: jax.Array,
+    ratios: tuple[jax.Array | float, jax.Array | float] = (1.0, 1.0),
+    num_steps: int,
+) -> tuple[jax.Array, jax.Array]:
+    r"""Run Eq. (9)-(12) on some blocks.
+
+    Args:
+      theta: (n, S, S + 1) :math:`\Theta_t`.
+      push_alpha: (n, S) :math:`C\,\Delta\Phi_t\,\beta_{t-1}`.
+      push_beta: (n, S + 1) :math:`C\,\Delta\Phi_t^\top\alpha_{t-1}`.
+      divisor: () or (n, 1) D.
+      ratios: Quotients of the scales of the two factors, where they are normalised.
+      num_steps: R. Static.
+
+    Returns:
+      :math:`\Delta\alpha` and :math:`\Delta\beta`.
+    """
+    delta_beta = jnp.zeros_like(push_beta)
+    for _ in range(num_steps):
+        image = jnp.einsum("kuv,kv->ku", theta, delta_beta)
+        delta_alpha = ratios[0] * (push_alpha + image) / divisor  # Eq. (9)
+        image = jnp.einsum("kuv,ku->kv", theta, delta_alpha)
+        delta_beta = ratios[1] * (push_beta + image) / divisor  # Eq. (11)
+    return delta_alpha, delta_beta
+
+
 class Stepped(NamedTuple):
     """After R steps of Eq. (9)-(12) on all touched blocks."""
 
     table: jax.Array
     factor_sums: jax.Array | None
-    pending: jax.Array
-    growth: jax.Array  # (2,)
+    pair: Pair
+    growth: jax.Array  # ()  of the sum of sigma_1^2 / 2 over blocks
+    sigma_1: jax.Array  # ()  largest sigma_1 of a touched block
+    ratio: jax.Array  # ()  largest sigma_2 / sigma_1 of a touched block, if asked
+    residual: jax.Array  # ()  largest move of a singular vector in the last step
 
 
 def step_blocks(
@@ -99,111 +153,96 @@ def step_blocks(
     factor_sums: jax.Array | None,
     pair: Pair,
     blocks: jax.Array,
-    sigma_1: jax.Array,
+    prior: jax.Array | None,
     example: Sentence,
     differences: mistakes.Differences,
+    nudge: jax.Array,
+    weight: jax.Array,
     *,
+    factor: jax.Array | float,
+    num_power_steps: int,
     num_steps: int,
+    wants_ratio: bool,
 ) -> Stepped:
-    """Run Eq. (9)-(12); a block met a second time has nothing pending and rests."""
+    """Run Eq. (9)-(12); a block met a second time has nothing pending and rests.
+
+    Args:
+      table: Table of the bilinear model.
+      factor_sums: Lazy sums of the factors (BOL-X2), or None.
+      pair: What the variant keeps, with what `collect` has gathered.
+      blocks: (K + 1, S, S + 1) Theta less its start.
+      prior: () c_0, or None for 0.
+      example: Sentence of the round.
+      differences: Positions where label pairs differ.
+      nudge: (1, S + 1) direction that starts a new block.
+      weight: () weight of a change in the lazy sums.
+      factor: c of the divisor.
+      num_power_steps: Power steps for sigma_1. Static.
+      num_steps: R. Static.
+      wants_ratio: True asks for sigma_2 / sigma_1, by an SVD. Static.
+    """
     space, dtype = example.space, table.dtype
     labels = space.num_labels
-    c_alpha, c_beta = normalisers(pair)
 
     def one(n: jax.Array, stepped: Stepped) -> Stepped:
         here = mistakes.position(example, differences, n)
         ids = here.ids[jnp.array(space.first_order, jnp.int32)]
-        theta = blocks.at[ids].get(mode="promise_in_bounds")
+        theta = theta_of(blocks, ids, prior)
         rows = stepped.table.at[ids].get(mode="promise_in_bounds")
         factors = bilinear.split(rows, labels)
         alpha, beta = factors.left[:, 0], factors.right[:, 0]
-        waiting = stepped.pending.at[ids].get(mode="promise_in_bounds")
-        push_alpha = waiting[:, :labels]
-        push_beta = waiting[:, labels : 2 * labels + 1]
-        delta_beta = jnp.zeros_like(beta)
-        for _ in range(num_steps):
-            image = jnp.einsum("kuv,kv->ku", theta, delta_beta)
-            delta_alpha = (c_beta / c_alpha) * (push_alpha + image) / sigma_1  # Eq. (9)
-            image = jnp.einsum("kuv,ku->kv", theta, delta_alpha)
-            delta_beta = (c_alpha / c_beta) * (push_beta + image) / sigma_1  # Eq. (11)
-        # A repeated id in one row would be moved twice: its equals rest.
-        is_first = first_of_its_kind(ids)[:, None]
-        new_alpha = alpha + delta_alpha  # Eq. (10)
-        new_beta = beta + delta_beta  # Eq. (12)
-        columns = bilinear.join(new_alpha[:, None], new_beta[:, None])
+        top = stepped.pair.top.at[ids].get(mode="promise_in_bounds")
+        found = linalg.leading_subspace(
+            theta, top[:, None, :-1] + NUDGE * nudge[None], num_steps=num_power_steps
+        )
+        before = top[:, -1]
+        after = jnp.sqrt((found.left * found.left).sum(axis=(1, 2)))
+        largest = jnp.maximum(before, after)
+        divisor = factor * jnp.where(largest > 0, largest, 1)
+        waiting = stepped.pair.pending.at[ids].get(mode="promise_in_bounds")
+        delta_alpha, delta_beta = sweep(
+            theta,
+            waiting[:, :labels],
+            waiting[:, labels : 2 * labels + 1],
+            divisor=divisor[:, None],
+            num_steps=num_steps,
+        )
+        columns = bilinear.join(
+            (alpha + delta_alpha)[:, None],  # Eq. (10)
+            (beta + delta_beta)[:, None],  # Eq. (12)
+        )
+        # A repeated id in one row would be counted twice: its equals rest.
+        is_first = first_of_its_kind(ids)
         factor_sums = stepped.factor_sums
         if factor_sums is not None:
-            change = jnp.concatenate(
-                [
-                    pair.weight_sums[0] * (new_alpha - alpha),
-                    pair.weight_sums[1] * (new_beta - beta),
-                ],
-                axis=1,
+            change = jnp.where(is_first[:, None], columns - rows[:, labels:], 0)
+            factor_sums = factor_sums.at[ids, labels:].add(
+                weight * change, mode="promise_in_bounds"
             )
-            change = jnp.where(is_first, change, 0)
-            width = change.shape[1]
-            factor_sums = factor_sums.at[ids, labels : labels + width].add(
-                change, mode="promise_in_bounds"
-            )
-        more = jnp.stack(
-            [
-                jnp.where(is_first, new_alpha**2 - alpha**2, 0).sum(),
-                jnp.where(is_first, new_beta**2 - beta**2, 0).sum(),
-            ]
+        growth = jnp.where(is_first, after**2 - before**2, 0).sum() / 2
+        new_top = jnp.concatenate([found.right[:, 0], after[:, None]], axis=1)
+        pending = stepped.pair.pending.at[ids].set(
+            # Zeros that depend on what was read: no copy of the whole table.
+            jnp.where(jnp.isnan(waiting), waiting, jnp.zeros((), dtype)),
+            mode="promise_in_bounds",
         )
         return Stepped(
             table=stepped.table.at[ids, labels:].set(columns, mode="promise_in_bounds"),
             factor_sums=factor_sums,
-            pending=stepped.pending.at[ids].set(
-                # Zeros that depend on what was read: no copy of the whole (see moves).
-                jnp.where(jnp.isnan(waiting), waiting, jnp.zeros((), dtype)),
-                mode="promise_in_bounds",
+            pair=Pair(
+                pending=pending,
+                top=stepped.pair.top.at[ids].set(new_top, mode="promise_in_bounds"),
             ),
-            growth=stepped.growth + more,
+            growth=stepped.growth + growth,
+            sigma_1=jnp.maximum(stepped.sigma_1, after.max()),
+            ratio=(
+                jnp.maximum(stepped.ratio, ratio_of(theta, 1))
+                if wants_ratio
+                else stepped.ratio
+            ),
+            residual=jnp.maximum(stepped.residual, found.residual.max()),
         )
 
-    start = Stepped(table, factor_sums, pair.pending, pair.growth)
-    count = differences.num_positions
-    return lax.fori_loop(jnp.zeros_like(count), count, one, start)
-
-
-def track_sigma(
-    pair: Pair,
-    blocks: jax.Array,
-    example: Sentence,
-    differences: mistakes.Differences,
-    nudge: jax.Array,
-    *,
-    num_steps: int,
-) -> tuple[jax.Array, max_tree.MaxTree, jax.Array]:
-    """Renew sigma_1 of the touched blocks, and the maximum over all.
-
-    Returns:
-      The leading right vectors, the tree, and the largest residual.
-    """
-    space = example.space
-
-    Carry = tuple[jax.Array, max_tree.MaxTree, jax.Array]
-
-    def one(n: jax.Array, carry: Carry) -> Carry:
-        top_right, sigma, residual = carry
-        here = mistakes.position(example, differences, n)
-        ids = here.ids[jnp.array(space.first_order, jnp.int32)]
-        theta = blocks.at[ids].get(mode="promise_in_bounds")
-        start = top_right.at[ids].get(mode="promise_in_bounds")[:, None]
-        start = start + NUDGE * nudge[None, :1]
-        found = linalg.leading_subspace(theta, start, num_steps=num_steps)
-        values = jnp.sqrt((found.left * found.left).sum(axis=(1, 2)))
-        top_right = top_right.at[ids].set(found.right[:, 0], mode="promise_in_bounds")
-        sigma = max_tree.replace(sigma, ids, values)
-        return top_right, sigma, jnp.maximum(residual, found.residual.max())
-
-    count, zero = differences.num_positions, jnp.zeros((), blocks.dtype)
-    start = (pair.top_right, pair.sigma, zero)
-    return lax.fori_loop(jnp.zeros_like(count), count, one, start)
-
-
-def normalisers(pair: Pair) -> tuple[jax.Array, jax.Array]:
-    r"""Return :math:`c_\alpha, c_\beta`, which make the pair of unit length."""
-    norms = lax.rsqrt(pair.start + pair.growth)
-    return norms[0], norms[1]
+    count, zero = differences.num_positions, jnp.zeros((), dtype)
+    begin = Stepped(table, factor_sums, pair, zero, zero, zero, zero)
+    return lax.fori_loop(jnp.zeros_like(count), count, one, begin)

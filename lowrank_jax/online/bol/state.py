@@ -7,7 +7,7 @@ import jax
 from lowrank_jax.linalg import max_tree
 from lowrank_jax.models import bilinear
 from lowrank_jax.online.bol import block as bol_block
-from lowrank_jax.online.bol import paper
+from lowrank_jax.online.bol import paper, paper_global
 
 __all__ = ["State", "variant_of"]
 
@@ -16,14 +16,15 @@ class State(NamedTuple):
     """What the next round needs, and nothing else."""
 
     params: bilinear.Params  # W_t and w_t
-    blocks: jax.Array  # (K + 1, S, S + 1)  Theta_t
+    blocks: jax.Array  # (K + 1, S, S + 1)  Theta_t - Theta_0
     sums: bol_block.Sums | None  # lazy sums for averaging
-    pair: paper.Pair | None  # variant "paper"
+    pair: paper.Pair | paper_global.Pair | None  # variant "paper"
     sigma: max_tree.MaxTree | None  # variant "exact": sigma_1 of each block
     block: jax.Array | None  # variant "exact": the block in use
     nudge: jax.Array  # (rank, S + 1)  random directions that start a new block
-    conjugate: jax.Array  # ()  F*(Theta_t), 0-order part included
+    conjugate: jax.Array  # ()  F*(Theta_t) - F*(Theta_0), 0-order part included
     num_rounds: jax.Array  # () int32  t
+    start: jax.Array | None = None  # ()  c_0 of Theta_0 = c_0 11', if it is not 0
 
 
 def variant_of(state: State) -> str:

@@ -126,6 +126,7 @@ def test_paper_equals_algorithm_2_with_full_vectors(name, averaging):
     sequences = task(name)
     learner = bol.learner(
         variant="paper",
+        divisor="global",
         step_size=0.5,
         num_inner_steps=3,
         num_power_steps=100,
@@ -152,13 +153,15 @@ def test_paper_equals_algorithm_2_with_full_vectors(name, averaging):
     np.testing.assert_allclose(ours, expected, rtol=1e-6, atol=1e-8)
 
 
-def test_paper_does_not_depend_on_the_step_size():
+@pytest.mark.parametrize("divisor", ["block", "global"])
+def test_paper_does_not_depend_on_the_step_size(divisor):
     """Errata of Alg2: only C dPhi / sigma_1 and Theta / sigma_1 enter."""
     sequences = task("first order")
-    traces = [
-        in_order(bol.learner(variant="paper", step_size=step), sequences, 3)[1]
+    learners = [
+        bol.learner(variant="paper", divisor=divisor, step_size=step)
         for step in (1.0, 7.0, 0.13)
     ]
+    traces = [in_order(learner, sequences, 3)[1] for learner in learners]
     for other in traces[1:]:
         np.testing.assert_array_equal(traces[0].is_mistake, other.is_mistake)
 
