@@ -188,8 +188,8 @@ def shipped_templates() -> tuple[str, ...]:
 def with_orders(template: Template, orders: str) -> Template:
     """Return the template with other orders for all its columns.
 
-    A constant column (a bare ``U``) has no first-order form of its own. Where one is
-    asked for, `has_transitions` is set instead, as by a bare ``B``.
+    A constant column (a bare ``U``) has no first-order form of its own. Instead
+    of one, `has_transitions` is set, as by a bare ``B``.
 
     Args:
       template: Template as read from a file.

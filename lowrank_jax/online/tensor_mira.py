@@ -156,7 +156,7 @@ def learner(
     def init(key: jax.Array, example: Candidates) -> State:
         if example.num_features != shape.num_cells:
             raise checks.InputError(
-                f"`shape` has {shape.num_cells} cells, but the lists have "
+                f"`shape` has {shape.num_cells} cells, and the lists have "
                 f"{example.num_features}; map them with `data.lists.remap`."
             )
         if start == "constant":

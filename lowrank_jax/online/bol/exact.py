@@ -49,8 +49,8 @@ def map_top(
     """Move the only block in use to where sigma_1 is largest.
 
     Returns:
-      The table, the index of the block, and (for averaging) the change of the factors'
-      columns in two rows, one for the old block and one for the new one.
+      The table, the index of the new block, and the change of the factors' columns.
+      The change serves averaging; it has a row for the old block and one for the new.
     """
     index = max_tree.argmax(sigma)
     theta = blocks[index]
