@@ -180,7 +180,7 @@ def read_svmlight_lists(
 def write_json_lists(
     path: str | os.PathLike[str], lists: Lists, names: Mapping[str, int]
 ) -> None:
-    """Write lists as JSON lines that `read_json_lists` reads back unchanged.
+    """Write lists as JSON lines, in the format of `read_json_lists`.
 
     Entries of id V and unknown qualities are left out. Values are float32, written so
     that the same bits are read back.

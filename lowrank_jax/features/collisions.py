@@ -1,9 +1,10 @@
-"""Find the features that only their text can tell apart.
+"""Find the features that must be compared by their text.
 
-A feature is its expanded text, as in CRF++. Almost always, the literals and the tuple
-of values determine the text; they are integers and fast. But under ``%x[0,0]/%x[1,0]``
-the values ``1/2`` and ``b`` give the same text as ``1`` and ``2/b``. The rules here say
-which features can share a text with another tuple. All other features need no text.
+A feature is its expanded text, as in CRF++. Almost always, two texts are equal only if
+their literals and their tuples of values are equal. Tuples hold integers and are fast
+to compare. But under ``%x[0,0]/%x[1,0]`` the values ``1/2`` and ``b`` give the same
+text as ``1`` and ``2/b``. The rules here say which features can share a text with
+another tuple. All other features need no text.
 
 Same literals. Let F be the first characters of the literals between two macros, none of
 them empty. Two tuples of equal text have equally many characters of F in their values.

@@ -102,7 +102,7 @@ class Encoder:
     def fit_transform(
         corpus: "Corpus", template: Template, *, min_count: int = 1
     ) -> tuple["Encoder", Sequences]:
-        """Learn labels, values and features; return them and the encoded corpus.
+        """Learn labels, values and features; return encoder and encoded corpus.
 
         Args:
           corpus: Training data with labels.

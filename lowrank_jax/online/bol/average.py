@@ -22,7 +22,7 @@ __all__ = ["final_params"]
 def final_params(
     state: State, *, num_power_steps: int = 64, chunk_size: int = 256
 ) -> bilinear.Params:
-    """Return the model to predict with, averaged as the state was kept.
+    """Return the model to predict with, averaged as set in the learner.
 
     Args:
       state: State of any variant.

@@ -267,7 +267,7 @@ def _unit(vector: jax.Array, otherwise: jax.Array) -> jax.Array:
 
 
 def final_params(state: State) -> jax.Array:
-    """Return the W (m, n) to predict with, averaged as the state was kept."""
+    """Return the W (m, n) to predict with, averaged as set in the learner."""
     if state.sums is None:
         return state.params
     num_rounds = jnp.maximum(state.num_rounds, 1).astype(state.theta.dtype)
