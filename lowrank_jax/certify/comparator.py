@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from lowrank_jax import checks
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.models import bilinear, linear
@@ -101,8 +102,15 @@ def _at(table: jax.Array, *index: jax.Array) -> jax.Array:
     return table.at[index].get(mode="promise_in_bounds")
 
 
-def penalty(params: Any, space: Space, *, variant: str, rank: int = 1) -> jax.Array:
+def penalty(
+    params: Any, space: Space, *, variant: str, rank: int = 1, start: float = 0.0
+) -> jax.Array:
     r"""Return :math:`F^{**}(U)` of the mirror map that a learner uses; pure.
+
+    With a start :math:`\Theta_0 = c_0 11^\top` it is the Fenchel-Young gap of U from
+    the start, :math:`F^{**}(U) - \langle U, \Theta_0\rangle + F^*(\Theta_0)` (DR-B11).
+    The gap is 0 for the map of the start. Multiples of :math:`11^\top` change no margin, so a
+    block of U that is zero is taken to be the map of the start.
 
     It is half a sum of squares: :math:`\|w\|^2` of the weights on labels, plus for the
     blocks
@@ -120,7 +128,9 @@ def penalty(params: Any, space: Space, *, variant: str, rank: int = 1) -> jax.Ar
       space: Sizes of the feature space.
       variant: Variant of the learner. Static.
       rank: Rank r of ``"block"``. Static.
+      start: :math:`c_0`; other than 0 only with ``"block"``. Static.
     """
+    checks.choice(("sp", "block", "paper", "exact"), variant=variant)
     if variant == "sp":
         parts = _parts(params, space, "frobenius")
         return (parts.squares + (parts.blocks**2).sum()) / 2
@@ -134,7 +144,17 @@ def penalty(params: Any, space: Space, *, variant: str, rank: int = 1) -> jax.Ar
             f"rank={rank}: take one of rank {rank} or less, or a learner of rank 1."
         )
     parts = _parts(params, space, "frobenius" if own_rank <= rank else "trace")
-    return (parts.squares + (parts.blocks**2).sum()) / 2
+    if start == 0:
+        return (parts.squares + (parts.blocks**2).sum()) / 2
+    sums = _sums(params, space)
+    num_entries = space.num_labels * (space.num_labels + 1)
+    energy = start**2 * num_entries  # sigma_1(Theta_0)^2
+    gaps = (parts.blocks**2 - 2 * start * sums + energy) / 2
+    # Rounding of the many blocks that are the start itself would add up.
+    is_start = jnp.abs(sums - start * num_entries) <= 1e-5 * start * num_entries
+    is_start = is_start & (gaps <= 1e-5 * energy)
+    gaps = jnp.where(is_start | (parts.blocks == 0), 0, gaps)
+    return parts.squares / 2 + jnp.maximum(gaps, 0).sum()
 
 
 def _rank(params: Any, space: Space) -> int:
@@ -167,6 +187,15 @@ def _parts(params: Any, space: Space, norm: str) -> _Parts:
         return _Parts(total, scale * jnp.sqrt((left * right).sum((1, 2))))
     blocks = jnp.einsum("kjs,kjt->kst", rows.left, rows.right)
     return _Parts(total, scale * _block_norms(blocks, norm))
+
+
+def _sums(params: Any, space: Space) -> jax.Array:
+    """Return the sum of the entries of each first-order block: (K + 1,)."""
+    if isinstance(params, linear.Params):
+        assert params.first is not None
+        return params.first.sum((1, 2))
+    rows = bilinear.split(params.table, space.num_labels)
+    return params.scale * (rows.left.sum(2) * rows.right.sum(2)).sum(1)
 
 
 def _block_norms(blocks: jax.Array, norm: str) -> jax.Array:

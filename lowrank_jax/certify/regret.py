@@ -20,6 +20,7 @@ from lowrank_jax.certify import comparator
 from lowrank_jax.checks import InputError
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import bol, mistakes, perceptron
+from lowrank_jax.online.bol import paper_global
 
 __all__ = [
     "Conjugate",
@@ -46,10 +47,11 @@ class Spectrum(NamedTuple):
 class Conjugate(NamedTuple):
     """Exact value of the conjugate, and the spectrum it was computed from."""
 
-    value: float  # F*(Theta)
+    value: float  # F*(Theta) - F*(Theta_0)
     spectrum: Spectrum | None  # None without first-order blocks
-    variant: str  # "sp", or the variant of BOL
+    variant: str  # "sp", or the variant of BOL whose mirror map it is
     rank: int  # r, rank of the blocks
+    start: float = 0.0  # c_0 of Theta_0 = c_0 11'
 
 
 class RunCertificate(NamedTuple):
@@ -63,7 +65,7 @@ class RunCertificate(NamedTuple):
     comparator_penalty: float  # F**(U)
     conjugate: float  # F*(Theta_N), exact
     regret: float  # loss - comparator_loss
-    certificate: float  # (F**(U) + sum of B_t) / C  (DR-B4)
+    certificate: float  # (F**(U) + sum of B_t) / C  (DR-B4, DR-B11)
     slack: float  # certificate - regret
     holds: bool
     linear_regret: float  # sum of <U - W, dPhi>: between regret and certificate
@@ -75,7 +77,7 @@ class RunCertificate(NamedTuple):
 
 
 def conjugate(state: bol.State | perceptron.State) -> Conjugate:
-    r"""Return :math:`F^*(\Theta)` of a state, from exact singular values.
+    r"""Return :math:`F^*(\Theta) - F^*(\Theta_0)` of a state, from singular values.
 
     The running `State.conjugate` of the variants ``"block"`` and ``"paper"`` comes from
     a few power steps and is a lower bound. A certificate uses this exact value.
@@ -87,22 +89,27 @@ def conjugate(state: bol.State | perceptron.State) -> Conjugate:
     if isinstance(state, perceptron.State):
         parts = jax.tree.leaves(state.params)
         return Conjugate(sum(_squares(part) for part in parts) / 2, None, "sp", 1)
-    variant = bol.variant_of(state)
+    is_block = state.sigma is None and not isinstance(state.pair, paper_global.Pair)
+    variant = "block" if is_block else bol.variant_of(state)
     rank = bilinear.rank_of(state.params.table, state.blocks.shape[1])
-    values = _singular_values(
-        np.asarray(state.blocks), np.asarray(_rows_in_use(state.blocks))
-    )
+    is_row, start = np.array(_rows_in_use(state.blocks)), 0.0
+    if state.start is not None:
+        start = float(state.start)
+        is_row[:] = is_row.any(axis=1, keepdims=True)
+    values = _singular_values(np.asarray(state.blocks), is_row, start)
     total = _squares(state.params.table, state.blocks.shape[1])
     if state.params.transitions is not None:
         total += _squares(state.params.transitions)
-    energies = (values[:, :rank] ** 2).sum(1)
-    first_order = energies.sum() if variant == "block" else energies.max(initial=0)
+    energies = (values[:, :rank] ** 2).sum(1) - start**2 * state.blocks[0].size
+    first_order = energies.sum() if is_block else energies.max(initial=0)
     value = (total + float(first_order)) / 2
-    return Conjugate(value, _spectrum(values, rank), variant, rank)
+    return Conjugate(value, _spectrum(values, rank), variant, rank, start)
 
 
-def _singular_values(blocks: np.ndarray, is_row: np.ndarray) -> np.ndarray:
-    """Return the (n, S) singular values of the n blocks that are not zero.
+def _singular_values(
+    blocks: np.ndarray, is_row: np.ndarray, start: float = 0.0
+) -> np.ndarray:
+    """Return the (n, S) singular values of the n blocks that have moved.
 
     They come from Gram matrices. Most blocks were touched at a few labels only. Blocks
     are therefore grouped by their number of nonzero rows, and only those rows are read.
@@ -110,6 +117,7 @@ def _singular_values(blocks: np.ndarray, is_row: np.ndarray) -> np.ndarray:
     Args:
       blocks: (K + 1, S, S + 1).
       is_row: (K + 1, S) bool, True for rows that are not zero.
+      start: Number that is added to each entry.
     """
     num_rows = is_row.sum(axis=1)
     values = np.zeros((int((num_rows > 0).sum()), blocks.shape[1]))
@@ -120,7 +128,7 @@ def _singular_values(blocks: np.ndarray, is_row: np.ndarray) -> np.ndarray:
             some = group[first : first + 4096]
             place = np.nonzero(is_row[some])[1]
             rows = blocks[np.repeat(some, number), place].astype(np.float64)
-            rows = rows.reshape(len(some), number, -1)
+            rows = rows.reshape(len(some), number, -1) + start
             squares = np.linalg.eigvalsh(rows @ rows.transpose(0, 2, 1))
             roots = np.sqrt(np.maximum(squares[:, ::-1], 0))
             values[done : done + len(some), :number] = roots
@@ -151,7 +159,7 @@ def _spectrum(values: np.ndarray, rank: int) -> Spectrum:
 _POSITIONS = 8192  # per call, so that one program serves runs of all lengths
 _rows_in_use = jax.jit(lambda blocks: (blocks != 0).any(axis=2))
 _penalty = jax.jit(
-    comparator.penalty, static_argnums=1, static_argnames=("variant", "rank")
+    comparator.penalty, static_argnums=1, static_argnames=("variant", "rank", "start")
 )
 
 
@@ -203,8 +211,19 @@ def run_certificate(
         np.concatenate([trace.predicted for trace in traces])[is_mistake],
     )
     penalty = float(
-        _penalty(params, corpus.space, variant=ended.variant, rank=ended.rank)
+        _penalty(
+            params,
+            corpus.space,
+            variant=ended.variant,
+            rank=ended.rank,
+            start=ended.start,
+        )
     )
+    if is_best_multiple and ended.start:
+        raise InputError(
+            "The best multiple of a model (hindsight) is for runs from zero, and this "
+            f"run has start={ended.start:g}; compare with the model itself."
+        )
     if is_best_multiple:
         size = best_multiple(comparator_margin[is_mistake], penalty, step_size)
         comparator_margin, penalty = size * comparator_margin, size**2 * penalty

@@ -20,7 +20,7 @@ KINDS = {
     "sp": (perceptron, {}),
     "block": (bol, {"variant": "block"}),
     "rank 2": (bol, {"variant": "block", "rank": 2}),
-    "paper": (bol, {"variant": "paper"}),
+    "paper": (bol, {"variant": "paper", "divisor": "global"}),
 }
 
 
@@ -232,3 +232,56 @@ def test_spectrum_tells_ties_and_blocks_in_use():
     assert found.spectrum.median_ratio == pytest.approx(0.5)
     assert found.spectrum.global_ratio == pytest.approx(1)
     assert found.spectrum.participation == pytest.approx(14**2 / (16 + 81 + 1))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"start": 0.8, "averaging": "weights"},
+        {"start": 0.8},
+        {"averaging": "weights"},
+        {"variant": "paper", "start": 0.5},
+        {"variant": "paper", "divisor_factor": 2.0, "averaging": "none"},
+    ],
+)
+def test_a_run_from_a_uniform_start_is_certified(settings):
+    """DR-B11 from written-out features: the gap of U from the start, and the growth."""
+    corpus, key = streams.sentences.stream(task()), jax.random.key(3)
+    learner = bol.learner(
+        step_size=STEP, record=("predicted",), dtype=jnp.float64, **settings
+    )
+    done = list(loops.passes(learner, corpus, key=key, num_passes=2))
+    traces, state = [one.trace for one in done], done[-1].state
+    orders = [loops.pass_order(key, i, corpus.num_examples) for i in range(2)]
+    params, ended = bol.final_params(state), regret.conjugate(state)
+    found = regret.run_certificate(
+        traces, orders, corpus, params, ended, step_size=STEP
+    )
+    start = settings.get("start", 0.0)
+    theta = np.asarray(state.blocks)[:-1] + start
+    begin = np.full(theta.shape[1:], start)
+    grown = np.linalg.norm(theta, 2, axis=(1, 2)) ** 2 - np.linalg.norm(begin, 2) ** 2
+    labels = theta.shape[1]
+    flat = (np.asarray(state.params.table)[:, :labels] ** 2).sum()
+    flat += (np.asarray(state.params.transitions) ** 2).sum()
+    np.testing.assert_allclose(found.conjugate, (grown.sum() + flat) / 2, rtol=1e-8)
+    if isinstance(params, linear.Params):
+        first = np.asarray(params.first)[:-1]
+        zero = np.asarray(params.zero)
+    else:
+        rows = bilinear.split(np.asarray(params.table)[:-1], labels)
+        first = params.scale * np.einsum("kru,krv->kuv", rows.left, rows.right)
+        zero = np.asarray(params.table)[:, :labels]
+    norms = np.linalg.svd(first, compute_uv=False).sum(axis=1)
+    gaps = (norms**2 - 2 * start * first.sum((1, 2)) + start**2 * begin.size) / 2
+    gaps = np.where(norms == 0, 0, gaps)
+    expected = gaps.sum() + ((zero**2).sum() + (params.transitions**2).sum()) / 2
+    np.testing.assert_allclose(found.comparator_penalty, expected, rtol=1e-5)
+    assert found.holds and found.num_mistakes > 5
+    assert found.regret <= found.linear_regret + 1e-9 <= found.certificate + 2e-9
+
+
+def test_a_variant_that_is_not_one_is_named():
+    *_, params = finished("block")
+    with pytest.raises(InputError, match="`variant` must be one of"):
+        comparator.penalty(params, task().space, variant="blok")
