@@ -109,7 +109,8 @@ def penalty(
 
     With a start :math:`\Theta_0 = c_0 11^\top` it is the Fenchel-Young gap of U from
     the start, :math:`F^{**}(U) - \langle U, \Theta_0\rangle + F^*(\Theta_0)` (DR-B11).
-    The gap is 0 for the map of the start. Multiples of :math:`11^\top` change no margin, so a
+    The gap is 0 for the map of the start. Multiples of :math:`11^\top` change no
+    margin, so a
     block of U that is zero is taken to be the map of the start.
 
     It is half a sum of squares: :math:`\|w\|^2` of the weights on labels, plus for the
