@@ -20,6 +20,7 @@ from lowrank_jax.theory.certificate import Certificate, at_most, equal
 __all__ = [
     "Subproblem",
     "comparison_certificate",
+    "all_move_certificate",
     "components_certificate",
     "descent_certificate",
     "objective_certificate",
@@ -208,6 +209,22 @@ def only_first_certificate(
     is_other = jnp.ones(before.shape[:2], bool).at[0, 0].set(False)[..., None]
     old, new = (jnp.where(is_other, part, 0) for part in (before, after))
     return equal(new, old, num_axes=3, assumptions_met=~is_clipped)
+
+
+def all_move_certificate(
+    before: jax.Array, after: jax.Array, is_met: jax.Array
+) -> Certificate:
+    """Decide whether a round has moved every vector, as TM-Eq6(b) prints.
+
+    A move counts from 1e-9 of the largest entry of all vectors.
+
+    Args:
+      before: (D, H, n) Vectors before the round.
+      after: (D, H, n) Vectors after the round.
+      is_met: () bool, False for a round without a mistake.
+    """
+    moved = jnp.abs(after - before).max(2).min()
+    return at_most(1e-9 * jnp.abs(before).max(), moved, assumptions_met=is_met)
 
 
 def components_certificate(vectors: jax.Array, is_clipped: jax.Array) -> Certificate:

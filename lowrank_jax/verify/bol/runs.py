@@ -6,16 +6,18 @@ filled up with zeros, which changes no singular value but 0.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowrank_jax import loops, streams
 from lowrank_jax.online.bol import dense
 from lowrank_jax.theory.bol import regret
-from lowrank_jax.verify.statement import Effort
+from lowrank_jax.types import Learner
+from lowrank_jax.verify.statement import Effort, cheaply
 
 __all__ = [
     "BY_HAND",
@@ -26,7 +28,6 @@ __all__ = [
     "Problems",
     "Runs",
     "block_runs",
-    "compiled",
     "is_by_hand",
     "problems",
     "runs",
@@ -252,7 +253,7 @@ def _one(
         variant=variant, step_size=step, averaging=averaging, num_inner_steps=2
     )
 
-    def body(
+    def update(
         state: dense.State, example: dense.Choice
     ) -> tuple[dense.State, tuple[Any, ...]]:
         scores = jnp.einsum("ymn,mn->y", example.features, state.params)
@@ -261,30 +262,21 @@ def _one(
         new, info = learner.update(state, example)
         return new, (info, delta, state.theta, new.theta, new.params)
 
-    examples = dense.Choice(features, labels)
-    first = jax.tree.map(lambda part: part[0], examples)
-    state = learner.init(jax.random.key(0), first)
-    state, trace = jax.lax.scan(body, state, examples)
+    stream = streams.Stacked(dense.Choice(features, labels))
+    state = learner.init(jax.random.key(0), stream.example(0))
+    order = jnp.arange(NUM_ROUNDS, dtype=jnp.int32)
+    state, trace = loops.run(Learner(learner.init, update), state, stream, order)
     return *trace, dense.final_params(state)
-
-
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a program that runs once or twice: quickly, not to be quick."""
-    options = {
-        "xla_backend_optimization_level": 0,
-        "xla_llvm_disable_expensive_passes": True,
-    }
-    return jax.jit(function, compiler_options=options)
 
 
 @functools.lru_cache
 def _program(variant: str) -> Any:
-    return compiled(jax.vmap(functools.partial(_one, variant)))
+    return cheaply(jax.vmap(functools.partial(_one, variant)))
 
 
 @functools.lru_cache
 def _ratios() -> Any:
-    return compiled(jax.vmap(jax.vmap(regret.segment_ratio)))
+    return cheaply(jax.vmap(jax.vmap(regret.segment_ratio)))
 
 
 def runs(made: Problems, *, variant: str, steps: np.ndarray | None = None) -> Runs:
