@@ -11,6 +11,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lowrank_jax.linalg.norms import nonzero, scaled_norm
+
 __all__ = ["Certificate", "at_most", "equal", "ratio"]
 
 
@@ -71,7 +73,7 @@ def equal(
     if num_axes:
         axes = tuple(range(-num_axes, 0))
         parts = (distance, observed, expected)
-        distance, observed, expected = (_norm(part, axes) for part in parts)
+        distance, observed, expected = (scaled_norm(part, axes) for part in parts)
     observed, expected, distance, scale = _alike(observed, expected, distance, scale)
     return _decide(observed, expected, -distance, assumptions_met, scale, tolerance)
 
@@ -82,7 +84,7 @@ def ratio(certificate: Certificate) -> jax.Array:
     A bound with its constant made 5 % too strict fails where this exceeds 0.95.
     """
     observed, bound = certificate.observed, certificate.bound
-    return jnp.where(bound == 0, jnp.sign(observed), observed / _nonzero(bound))
+    return jnp.where(bound == 0, jnp.sign(observed), observed / nonzero(bound))
 
 
 def _decide(
@@ -116,14 +118,3 @@ def _alike(*values: jax.Array | float) -> list[jax.Array]:
     arrays = [jnp.asarray(value).astype(dtype) for value in values]
     rank = max(array.ndim for array in arrays)
     return [array.reshape((1,) * (rank - array.ndim) + array.shape) for array in arrays]
-
-
-def _norm(values: jax.Array, axes: tuple[int, ...]) -> jax.Array:
-    """Frobenius norm that neither overflows nor vanishes at scales such as 1e-200."""
-    largest = jnp.abs(values).max(axes, keepdims=True, initial=0)
-    scaled = values / _nonzero(largest)
-    return jnp.sqrt((scaled * scaled).sum(axes)) * largest.squeeze(axes)
-
-
-def _nonzero(values: jax.Array) -> jax.Array:
-    return jnp.where(values == 0, jnp.ones_like(values), values)

@@ -10,6 +10,7 @@ statement is a function of one problem; `vmap` takes many. Blocks are in
 import jax
 import jax.numpy as jnp
 
+from lowrank_jax.linalg.norms import nonzero, norm
 from lowrank_jax.theory.certificate import Certificate, at_most, equal
 
 __all__ = [
@@ -110,13 +111,13 @@ def gradient_certificate(theta: jax.Array, *, rank: int = 1) -> Certificate:
     weights = mirror_map(theta, rank=rank)
     slope = jax.grad(lambda point: eigen_conjugate(point, rank=rank))(theta)
     # A leading vector is known to some units in the last place over the relative gap.
-    share = jnp.where(is_zero, 1, gap / _nonzero(values[0]))
+    share = jnp.where(is_zero, 1, gap / nonzero(values[0]))
     return equal(
         slope,
         weights,
         num_axes=2,
         assumptions_met=(gap > 0) | is_zero,
-        scale=values[0] / _nonzero(share),
+        scale=values[0] / nonzero(share),
         tolerance=512 * float(jnp.finfo(theta.dtype).eps),
     )
 
@@ -306,7 +307,7 @@ def slides_certificate(
       scale: (), c, not 0.
       is_printed: claim :math:`\frac12\|W\|_F^2` as the least cost.
     """
-    lengths = _norm(left), _norm(right)
+    lengths = norm(left), norm(right)
     cost = ((scale * lengths[0]) ** 2 + (lengths[1] / scale) ** 2) / 2
     product = lengths[0] * lengths[1]
     return at_most(jnp.where(is_printed, product * product / 2, product), cost)
@@ -325,11 +326,3 @@ def spectral_gap(theta: jax.Array, rank: int) -> tuple[jax.Array, jax.Array]:
     gap = padded[place - 1] - padded[place]
     floor = 64 * jnp.finfo(values.dtype).eps * values[0]
     return jnp.where(gap > floor, gap, jnp.zeros_like(gap)), values
-
-
-def _norm(vector: jax.Array) -> jax.Array:
-    return jnp.sqrt(jnp.vdot(vector, vector))
-
-
-def _nonzero(values: jax.Array) -> jax.Array:
-    return jnp.where(values == 0, jnp.ones_like(values), values)

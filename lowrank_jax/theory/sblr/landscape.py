@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from lowrank_jax.linalg import penalties
+from lowrank_jax.linalg.norms import norm, row_squares
 from lowrank_jax.linalg.penalties import Penalty
 from lowrank_jax.models import bilinear_logit, logistic
 from lowrank_jax.models.bilinear_logit import Params
@@ -118,8 +119,8 @@ def zero_certificate(params: Params, labelled: Labelled) -> Certificate:
     largest = jnp.linalg.svd(labelled.x, compute_uv=False)[:, 0]
     pull = jnp.einsum("nc,n->c", rest, largest)
     slope = jax.grad(_loss)(params, labelled)
-    observed = jnp.stack([_lengths(slope.left), _lengths(slope.right)])
-    sizes = jnp.stack([_lengths(params.right), _lengths(params.left)])
+    observed = jnp.sqrt(jnp.stack([row_squares(slope.left), row_squares(slope.right)]))
+    sizes = jnp.sqrt(jnp.stack([row_squares(params.right), row_squares(params.left)]))
     most = labelled.weights @ largest  # 1 - p has the rounding errors of 1
     rounding = 100 * float(jnp.finfo(pull.dtype).eps)
     return at_most(
@@ -167,7 +168,7 @@ def level_set_certificate(
     positive = labelled.weights @ labelled.targets[:, 0]
     rarer = jnp.minimum(positive, labelled.weights.sum() - positive)
     far = largest.max() * left * right + level / rarer
-    observed = (_length(params.left), _length(params.right), _length(params.bias))
+    observed = norm(params.left), norm(params.right), norm(params.bias)
     is_met = (mu1 + mu2 > 0) & (nu1 + nu2 > 0) & (rarer > 0)
     is_met &= value <= level * (1 + 1e-9)
     bound = jnp.stack([left, right, far])
@@ -188,8 +189,8 @@ def loss_norm_certificate(params: Params, labelled: Labelled) -> Certificate:
       labelled: the data, all weights positive.
     """
     largest = jnp.linalg.svd(labelled.x, compute_uv=False)[:, 0].max()
-    size = largest * _length(params.left) * _length(params.right)
-    size = size + _length(params.bias)
+    size = largest * norm(params.left) * norm(params.right)
+    size = size + norm(params.bias)
     value = _loss(params, labelled)
     is_seen = value > 1e6 * jnp.finfo(size.dtype).eps * (1 + size)
     least = -jnp.log(jnp.expm1(jnp.where(is_seen, value, 1)))
@@ -389,12 +390,3 @@ def _radius(level: jax.Array, l1: jax.Array, l2: jax.Array) -> jax.Array:
     by_l1 = jnp.where(l1 > 0, level / jnp.where(l1 > 0, l1, 1), jnp.inf)
     by_l2 = jnp.sqrt(2 * level / jnp.where(l2 > 0, l2, 1))
     return jnp.minimum(by_l1, jnp.where(l2 > 0, by_l2, jnp.inf))
-
-
-def _length(part: jax.Array) -> jax.Array:
-    return jnp.linalg.norm(part.reshape(-1))
-
-
-def _lengths(factors: jax.Array) -> jax.Array:
-    """Return the Frobenius norm of the factors of each class: (m,)."""
-    return jnp.sqrt((factors * factors).sum((1, 2)))

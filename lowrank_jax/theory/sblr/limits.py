@@ -24,7 +24,6 @@ __all__ = [
     "Assumptions",
     "GlobalCertificate",
     "assumptions",
-    "balance_residual",
     "fixed_sweep",
     "global_certificate",
     "observed_rate",
@@ -316,27 +315,3 @@ def assumptions(
             "whether the iterates stay bounded is not known."
         )
     return Assumptions(is_regularised, has_all_classes, is_separated, hold, words)
-
-
-def balance_residual(
-    params: Params, left_penalty: Penalty, right_penalty: Penalty
-) -> jax.Array:
-    r"""Return by how much each column misses the balance identity (DR-S4): (m, r).
-
-    At a stationary point :math:`\langle u_j, \partial r_1\rangle = \langle v_j,
-    \partial r_2\rangle` for every column: each is what the penalty gains when its
-    column alone is scaled up, and the loss does not tell one factor from the other.
-
-    Args:
-      params: U, V and b.
-      left_penalty: r_1.
-      right_penalty: r_2.
-    """
-
-    def gain(penalty: Penalty, factors: jax.Array) -> jax.Array:
-        def scaled(share: jax.Array) -> jax.Array:
-            return penalty.value(factors * (1 + share[:, None, :]))
-
-        return jax.grad(scaled)(jnp.zeros_like(factors[:, 0]))
-
-    return gain(left_penalty, params.left) - gain(right_penalty, params.right)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lowrank_jax.linalg.norms import norm
 from lowrank_jax.models import bilinear_logit, lipschitz, logistic
 from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.streams.matrices import Labelled
@@ -81,8 +82,8 @@ def gradient_certificate(
     moves = bilinear_logit.block_scores(features, *move)
     change = weights[:, None] * share_change(scores, moves)  # (n, m)
     in_factors = jnp.einsum("mnrs,nm->msr", features, change)
-    observed = _length(in_factors, change.sum(0))
-    return at_most(observed, _RULES[rule](features, weights) * _length(*move))
+    observed = norm(in_factors, change.sum(0))
+    return at_most(observed, _RULES[rule](features, weights) * norm(*move))
 
 
 def lemma_excess_certificate(features: jax.Array, weights: jax.Array) -> Certificate:
@@ -192,8 +193,8 @@ def joint_certificate(labelled: Labelled, params: Params, other: Params) -> Cert
         return logistic.loss(scores, labelled.targets, labelled.weights)
 
     one, two = jax.grad(loss)(params), jax.grad(loss)(other)
-    change = _length(*jax.tree.map(jnp.subtract, one, two))
-    move = _length(*jax.tree.map(jnp.subtract, params, other))
+    change = norm(*jax.tree.map(jnp.subtract, one, two))
+    move = norm(*jax.tree.map(jnp.subtract, params, other))
     # The gradients are sums, which may cancel, of residuals times (X V, X^T U, 1).
     lengths = [
         jnp.sqrt(_right_squares(labelled.x, end) + _left_squares(labelled.x, end) + 1)
@@ -241,7 +242,3 @@ def _left_squares(x: jax.Array, params: Params) -> jax.Array:
     """Return the squared norms of X^T U: (n, m)."""
     found = jnp.einsum("nst,csr->nctr", x, params.left)
     return (found * found).sum((2, 3))
-
-
-def _length(*parts: jax.Array) -> jax.Array:
-    return jnp.sqrt(sum((part * part).sum() for part in parts))

@@ -14,6 +14,7 @@ sides are equal if X is the solution, and only then.
 import jax
 import jax.numpy as jnp
 
+from lowrank_jax.linalg.norms import square
 from lowrank_jax.linalg.ties import tied_objective
 from lowrank_jax.theory.certificate import Certificate, at_most
 
@@ -60,9 +61,9 @@ def prox_certificate(
     """
     threshold = jnp.asarray(strength, matrix.dtype) / (2 * quadratic)
     multiplier = matrix - found
-    objective = _square(multiplier) / 2 + threshold * _penalty(penalty, found)
+    objective = square(multiplier) / 2 + threshold * _penalty(penalty, found)
     if penalty == "squared_frobenius":
-        conjugate = _square(multiplier) / (2 * jnp.where(threshold > 0, threshold, 1))
+        conjugate = square(multiplier) / (2 * jnp.where(threshold > 0, threshold, 1))
         multiplier = jnp.where(threshold > 0, multiplier, 0)
         conjugate = jnp.where(threshold > 0, conjugate, 0)
     else:
@@ -70,8 +71,8 @@ def prox_certificate(
         share = jnp.minimum(1, threshold / jnp.where(size > 0, size, 1))
         multiplier = jnp.where(size > threshold, share, 1) * multiplier
         conjugate = jnp.zeros_like(threshold)
-    bound = jnp.vdot(multiplier, matrix) - _square(multiplier) / 2 - conjugate
-    scale = _square(matrix)
+    bound = jnp.vdot(multiplier, matrix) - square(multiplier) / 2 - conjugate
+    scale = square(matrix)
     unit = 100 * jnp.finfo(matrix.dtype).eps
     objective, bound = (  # what is lost in the rounding of Z is 0
         jnp.where(jnp.abs(part) > unit * scale, part, 0) for part in (objective, bound)
@@ -93,8 +94,8 @@ def prox_growth_certificate(
       other: (m, n) Y.
       strength: the threshold.
     """
-    least = tied_objective(found, matrix, strength) + _square(other - found) / 2
-    scale = _square(matrix) + _square(other)
+    least = tied_objective(found, matrix, strength) + square(other - found) / 2
+    scale = square(matrix) + square(other)
     return at_most(least, tied_objective(other, matrix, strength), scale=scale)
 
 
@@ -113,8 +114,8 @@ def non_expansive_certificate(
       found_other: (m, n) where B goes.
     """
     moved, apart = found_one - found_other, one - other
-    size = jnp.sqrt(jnp.maximum(_square(one), _square(other)) * _square(apart))
-    return at_most(_square(moved), jnp.vdot(apart, moved), scale=size)
+    size = jnp.sqrt(jnp.maximum(square(one), square(other)) * square(apart))
+    return at_most(square(moved), jnp.vdot(apart, moved), scale=size)
 
 
 def splitting_certificate(
@@ -305,24 +306,20 @@ def smoothness_certificate(
       path_squares: (num_words,) the squares, with their factor, of either constant.
     """
     constant = path_squares.sum() / jnp.asarray(smoothing, one.dtype)
-    observed = jnp.sqrt(_square(gradient_one - gradient_other))
-    bound = constant * jnp.sqrt(_square(one - other))
-    scale = jnp.sqrt(_square(gradient_one))
+    observed = jnp.sqrt(square(gradient_one - gradient_other))
+    bound = constant * jnp.sqrt(square(one - other))
+    scale = jnp.sqrt(square(gradient_one))
     return at_most(observed, bound, scale=scale)
-
-
-def _square(matrix: jax.Array) -> jax.Array:
-    return jnp.vdot(matrix, matrix)
 
 
 def _penalty(penalty: str, matrix: jax.Array) -> jax.Array:
     if penalty == "nuclear":
         return jnp.linalg.svd(matrix, compute_uv=False).sum()
-    square = _square(matrix)
-    return jnp.sqrt(square) if penalty == "frobenius" else square / 2
+    total = square(matrix)
+    return jnp.sqrt(total) if penalty == "frobenius" else total / 2
 
 
 def _dual_norm(penalty: str, matrix: jax.Array) -> jax.Array:
     if penalty == "nuclear":
         return jnp.linalg.svd(matrix, compute_uv=False)[0]
-    return jnp.sqrt(_square(matrix))
+    return jnp.sqrt(square(matrix))

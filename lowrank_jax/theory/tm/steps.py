@@ -15,6 +15,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lowrank_jax.linalg.norms import dot
 from lowrank_jax.theory.certificate import Certificate, at_most, equal
 
 __all__ = [
@@ -53,8 +54,8 @@ class Subproblem(NamedTuple):
 def step_value(problem: Subproblem, vector: jax.Array) -> jax.Array:
     """Return J of a vector."""
     moved = vector - problem.centre
-    hinge = jax.nn.relu(problem.residual - _dot(vector, problem.direction))
-    return problem.weight / 2 * _dot(moved, moved) + problem.limit * hinge
+    hinge = jax.nn.relu(problem.residual - dot(vector, problem.direction))
+    return problem.weight / 2 * dot(moved, moved) + problem.limit * hinge
 
 
 def descent_certificate(
@@ -89,10 +90,10 @@ def comparison_certificate(
       other: (..., n) v.
     """
     apart = other - vector
-    least = step_value(problem, vector) + problem.weight / 2 * _dot(apart, apart)
-    size = _dot(jnp.abs(other), jnp.abs(problem.direction)) * problem.limit
+    least = step_value(problem, vector) + problem.weight / 2 * dot(apart, apart)
+    size = dot(jnp.abs(other), jnp.abs(problem.direction)) * problem.limit
     # The vector is known to its rounding only, on which the growth has a slope.
-    slope = problem.weight * _dot(jnp.abs(vector), jnp.abs(apart))
+    slope = problem.weight * dot(jnp.abs(vector), jnp.abs(apart))
     scale = _scale(problem) + size + slope
     value = _seen(step_value(problem, other), scale)
     return at_most(_seen(least, scale), value, scale=scale)
@@ -112,11 +113,11 @@ def solution_certificate(problem: Subproblem, vector: jax.Array) -> Certificate:
       problem: the sub-problem.
       vector: (..., n) where the step arrived.
     """
-    square = _dot(problem.direction, problem.direction)
-    step = _dot(vector - problem.centre, problem.direction)
+    square = dot(problem.direction, problem.direction)
+    step = dot(vector - problem.centre, problem.direction)
     step = step / jnp.where(square > 0, square, 1)
     multiplier = jnp.clip(problem.weight * step, 0, problem.limit)
-    short = problem.residual - _dot(problem.centre, problem.direction)
+    short = problem.residual - dot(problem.centre, problem.direction)
     is_met = problem.weight > 0
     weight = jnp.where(is_met, problem.weight, 1)
     bound = jnp.zeros_like(short)  # of the multiplier 0
@@ -160,7 +161,7 @@ def rise_certificate(problem: Subproblem, step_size: jax.Array) -> Certificate:
     """
     after = problem.centre + step_size[..., None] * problem.direction
     value, start = (step_value(problem, vector) for vector in (after, problem.centre))
-    square = _dot(problem.direction, problem.direction)
+    square = dot(problem.direction, problem.direction)
     change = step_size * square * (problem.weight * step_size / 2 - problem.limit)
     is_seen = _seen(change, _scale(problem) + start + value, 1e6) != 0
     is_long = step_size > 2 * problem.limit / problem.weight
@@ -181,7 +182,7 @@ def rise_value_certificate(problem: Subproblem, step_size: jax.Array) -> Certifi
     """
     after = problem.centre + step_size[..., None] * problem.direction
     value, start = (step_value(problem, vector) for vector in (after, problem.centre))
-    square = _dot(problem.direction, problem.direction)
+    square = dot(problem.direction, problem.direction)
     change = step_size * square * (problem.weight * step_size / 2 - problem.limit)
     scale = _scale(problem) + start + value
     is_seen = _seen(change, scale, 1e6) != 0
@@ -242,13 +243,9 @@ def components_certificate(vectors: jax.Array, is_clipped: jax.Array) -> Certifi
     return equal(vectors, first, num_axes=3, assumptions_met=is_clipped)
 
 
-def _dot(left: jax.Array, right: jax.Array) -> jax.Array:
-    return (left * right).sum(-1)
-
-
 def _scale(problem: Subproblem) -> jax.Array:
     """Return the size of the terms from which the hinge is made."""
-    terms = _dot(jnp.abs(problem.centre), jnp.abs(problem.direction))
+    terms = dot(jnp.abs(problem.centre), jnp.abs(problem.direction))
     return problem.limit * (jnp.abs(problem.residual) + terms)
 
 
@@ -260,7 +257,7 @@ def _seen(value: jax.Array, scale: jax.Array, units: float = 100) -> jax.Array:
 
 def _is_before_kink(problem: Subproblem, step_size: jax.Array) -> jax.Array:
     """Whether the hinge is positive before the step and not passed by it."""
-    square = _dot(problem.direction, problem.direction)
-    short = problem.residual - _dot(problem.centre, problem.direction)
+    square = dot(problem.direction, problem.direction)
+    short = problem.residual - dot(problem.centre, problem.direction)
     is_inside = step_size * square <= short * (1 + 1e-12)
     return (short > 0) & (square > 0) & (step_size > 0) & is_inside
