@@ -2,7 +2,7 @@ r"""What a statement says of given numbers: observed, bound, and whether it hold
 
 A statement is an inequality :math:`a \le b` or an identity :math:`a = b`. Its function
 in `theory` computes both sides from arrays or a trace and hands them to `at_most` or
-`equal`; vectors of them (one a round, one a trial) are decided element by element.
+`equal`; vectors of them (one per round, one per trial) are decided element by element.
 Where the assumptions are not met the statement is silent, and so `holds`.
 """
 
@@ -37,11 +37,11 @@ def at_most(
     """Decide whether `observed` is at most `bound`, up to rounding.
 
     Args:
-      observed: the left side, any shape.
-      bound: the right side; infinity is a bound that says nothing.
-      assumptions_met: whether the statement speaks at all.
-      scale: size of the numbers both sides were made from, where they cancel.
-      tolerance: rounding allowed, as a share of the largest of the two sides and the
+      observed: The left side, any shape.
+      bound: The right side; infinity is a bound that says nothing.
+      assumptions_met: False where the statement says nothing.
+      scale: Size of the numbers both sides were made from, where they cancel.
+      tolerance: Rounding allowed, as a share of the largest of the two sides and the
         scale. None: 1e-9 in double precision, 1e-4 in single. Static.
     """
     observed, bound, scale = _alike(observed, bound, scale)
@@ -60,13 +60,13 @@ def equal(
     """Decide whether two sides are equal up to rounding.
 
     Args:
-      observed: the left side.
-      expected: the right side; stands in `bound`.
-      num_axes: so many trailing axes make up one object, compared by the Frobenius
+      observed: The left side.
+      expected: The right side; stands in `bound`.
+      num_axes: Number of trailing axes of one object, compared by the Frobenius
         norm: 2 compares matrices. Static.
-      assumptions_met: whether the statement speaks at all.
-      scale: as in `at_most`.
-      tolerance: as in `at_most`.
+      assumptions_met: False where the statement says nothing.
+      scale: See `at_most`.
+      tolerance: See `at_most`.
     """
     observed, expected = jnp.broadcast_arrays(*_alike(observed, expected))
     distance = jnp.abs(observed - expected)
@@ -108,7 +108,7 @@ def _decide(
 
 
 def _alike(*values: jax.Array | float) -> list[jax.Array]:
-    """Return the values as arrays of one floating type: that of those which have one.
+    """Return the values as arrays of one floating type, the type of those with one.
 
     Ranks are made equal by leading axes, so that nothing depends on promotion rules.
     """

@@ -1,6 +1,6 @@
-"""Small runs whose course shows what the statements say: the arrays behind the plots.
+"""Small runs that show what the statements say: the arrays behind the plots.
 
-All in double precision on generated problems; the numbers that a learner only
+All runs are in double precision on generated problems. Numbers that a learner only
 estimates along its way (singular values, conjugates) are computed exactly here.
 """
 

@@ -188,8 +188,8 @@ def run(statement: Statement, effort: Effort) -> Result:
     """Make the trials of one statement, in double precision.
 
     Args:
-      statement: what to check.
-      effort: how hard.
+      statement: Row to check.
+      effort: How hard to try.
     """
     began = time.perf_counter()
     trials = silent = failures = 0

@@ -18,15 +18,16 @@ __all__ = ["add_parser", "run"]
 
 _DESCRIPTION = """\
 Check every statement of the four papers, and the exact results derived beside them, in
-double precision on problems made for it: random ones, and those where the statement is
-tightest. A table tells of each:
+double precision. The problems are random, or made so that the statement is tightest.
+The table shows the status of each statement:
 
   proved              must hold in every trial
   checked             found to hold; there is no proof here
   printed-form-fails  as the paper prints it: the trials hold a counter-example
 
-The slack is that of the worst trial, as a share of the larger side; rounding makes that
-of an identity a little less than 0. Exit status 1 if a statement does not come out so.
+The table shows the smallest slack over all trials, divided by the larger side. For an
+identity it may be slightly negative, from rounding. The exit status is 1 if any
+statement behaves otherwise.
 """
 
 _EPILOG = """\
@@ -57,7 +58,7 @@ def add_parser(commands: Any) -> None:
         "--html", metavar="FILE", help="write a page with the table and plots there"
     )
     parser.add_argument(
-        "--seed", type=kinds.seed, default=0, metavar="N", help="of the trials"
+        "--seed", type=kinds.seed, default=0, metavar="N", help="seed of the trials"
     )
     parser.add_argument(
         "--only", nargs="+", metavar="ID", help="statements to check; default: all"
@@ -66,7 +67,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Check and tell; return the exit status."""
+    """Check the statements and print the table; return the exit status."""
     files.check_json(arguments.json)
     if arguments.html is not None:
         files.check_file(arguments.html, "the page")

@@ -117,7 +117,7 @@ def hessian_form_certificate(
     five values of :math:`F_k^*`, so that the other values may be tied or 0.
 
     Args:
-      theta: (m, n) with :math:`\sigma_k>\sigma_{k+1}`.
+      theta: (m, n) Matrix with :math:`\sigma_k>\sigma_{k+1}`.
       step: (m, n), E, not 0.
       rank: k. Static.
     """
@@ -163,7 +163,7 @@ def eigenvalue_hessian_certificate(
     {\lambda_d-\lambda_s}`, against automatic differentiation.
 
     Args:
-      matrix_of: from (num,) to a symmetric matrix, twice differentiable. Static.
+      matrix_of: Twice differentiable map from (num,) to a symmetric matrix. Static.
       point: (num,), where the eigenvalues are distinct.
       place: d, counted from 0 at the largest. Static.
     """

@@ -36,7 +36,7 @@ def power_iteration_certificate(
       theta: (m, n); square for the printed form.
       start: (m,), not orthogonal to the leading left vector.
       num_steps: k. Static.
-      is_printed: the paper's transposes. Static.
+      is_printed: Take the paper's transposes. Static.
 
     Returns:
       Two certificates: of the left vector and of the right one.
@@ -88,8 +88,8 @@ def warm_start_certificate(
       step: (m, n), E = C times the difference of features.
       left: (m,), unit.
       right: (n,), unit.
-      num_sweeps: of both forms. Static.
-      is_printed: claim it of every pair, as the paper's updates do.
+      num_sweeps: Sweeps of both forms. Static.
+      is_printed: Claim it for every pair, as the paper's updates do.
     """
     sigma = singular_values(theta)[0]
     inverse = 1 / nonzero(sigma)
@@ -157,7 +157,7 @@ def wedin_certificate(
     Args:
       theta: (m, n).
       step: (m, n), E.
-      is_printed: without the gap.
+      is_printed: Leave the gap out.
 
     Returns:
       Two certificates: of the left vector and of the right one.

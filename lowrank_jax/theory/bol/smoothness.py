@@ -50,8 +50,8 @@ def second_order_certificate(
       theta: (m, n).
       step: (m, n), E.
       rank: k. Static.
-      num_points: on the segment. Static.
-      is_printed: the paper's constant; asks for :math:`\sigma_2>0` too.
+      num_points: Number of points on the segment. Static.
+      is_printed: Take the paper's constant; asks for :math:`\sigma_2>0` too.
     """
     shares = jnp.linspace(0, 1, num_points, dtype=theta.dtype)
     points = theta[None] + shares[:, None, None] * step[None]
@@ -138,8 +138,8 @@ def schatten_certificate(
       theta: (m, n), not 0.
       step: (m, n), E.
       power: p, at least 2. May be traced.
-      step_power: of the norm of E; None: p. May be traced.
-      is_printed: the gradient of the norm in place of its half square.
+      step_power: Power of the norm of E. None takes p. May be traced.
+      is_printed: Take the gradient of the norm in place of its half square.
     """
     left, values, right = jnp.linalg.svd(theta, full_matrices=False)
     size = _vector_norm(values, power)

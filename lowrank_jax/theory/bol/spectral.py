@@ -158,7 +158,7 @@ def subgradient_certificate(
 def support_maximiser(weights: jax.Array, *, rank: int = 1) -> jax.Array:
     r"""Return the :math:`\Theta` at which W's biconjugate is attained (DR-B5).
 
-    Its singular vectors are those of W, its values are W's with the tail from some
+    Its singular vectors are W's, its values are W's with the tail from some
     place :math:`k - r` on replaced by :math:`\frac1{r+1}` of its sum; the best r is
     taken.
 
@@ -215,7 +215,7 @@ def biconjugate_certificate(
       weights: (m, n), any rank.
       theta: (m, n).
       rank: k. Static.
-      is_printed: the paper's form, with the spectral norm.
+      is_printed: Take the paper's form, with the spectral norm.
     """
     product = jnp.vdot(weights, theta)
     cost = conjugate(theta, rank=rank)
@@ -258,7 +258,7 @@ def map_scale_certificate(
 
     Args:
       theta: (m, n), not 0.
-      is_printed: unit vectors.
+      is_printed: Take unit vectors.
     """
     left, values, right = jnp.linalg.svd(theta, full_matrices=False)
     scale = jnp.where(is_printed, 1, values[0])
@@ -270,7 +270,7 @@ def map_scale_certificate(
 
 
 def unit_loss_certificate(theta: jax.Array, difference: jax.Array) -> Certificate:
-    r"""BOL-Eq8: on mistakes the loss of the unit pair is at most that of the map.
+    r"""BOL-Eq8: on mistakes the loss of the unit pair is at most the map's.
 
     :math:`[1-s\langle u_1v_1^\top,\Delta\Phi\rangle]_+` grows with s if the product is
     not positive, which it is not on a mistake. So bounds on the loss of
@@ -305,7 +305,7 @@ def slides_certificate(
       left: (m,).
       right: (n,).
       scale: (), c, not 0.
-      is_printed: claim :math:`\frac12\|W\|_F^2` as the least cost.
+      is_printed: Claim :math:`\frac12\|W\|_F^2` as the least cost.
     """
     lengths = norm(left), norm(right)
     cost = ((scale * lengths[0]) ** 2 + (lengths[1] / scale) ** 2) / 2

@@ -92,7 +92,7 @@ def decrease_certificate(
     its square. Sweeps whose steps have sunk into the rounding errors of F are silent.
 
     Args:
-      sweeps: the run.
+      sweeps: The run.
       least_constant: :math:`L_{\min}`, not above any constant of the run.
     """
     steps = squared_steps(sweeps)
@@ -116,7 +116,7 @@ def tight_decrease_certificate(
     Attained where the loss bends by L along the step.
 
     Args:
-      sweeps: the run.
+      sweeps: The run.
       left_modulus: :math:`\mu_2`.
       right_modulus: :math:`\nu_2`.
     """
@@ -142,7 +142,7 @@ def move_decrease_certificate(
     by Eq17 and `split_certificate`.
 
     Args:
-      sweeps: the run.
+      sweeps: The run.
       least_constant: :math:`L_{\min}`.
     """
     steps = squared_steps(sweeps)
@@ -183,7 +183,7 @@ def square_sum_certificate(sweeps: Sweeps, factor: float | jax.Array) -> Certifi
     The proof of Theorem 4.1 prints c = 1; what Eq17 gives is :math:`L_{\min}/2`.
 
     Args:
-      sweeps: the run.
+      sweeps: The run.
       factor: c.
 
     Returns:
@@ -206,14 +206,14 @@ def optimality_certificate(
     .. math:: \nabla_U\ell(W^k) - \nabla_U\ell(W^{k-1}) - L_u\Delta U
        \in \partial_U F(W^k)
 
-    and likewise, from :math:`(U^k, V^{k-1}, \hat b^k)`, in V and in b with :math:`L_v`
+    and so, from :math:`(U^k, V^{k-1}, \hat b^k)`, in V and in b with :math:`L_v`
     (the paper's :math:`L_b^k`). The distance of 0 from the subdifferential is at most
     the length of this subgradient, and equal to it where the penalties are smooth.
     Sweeps whose subgradient has sunk into rounding errors are silent.
 
     Args:
-      sweeps: the run.
-      labelled: the data.
+      sweeps: The run.
+      labelled: The data.
       stationarity: (num_sweeps,) :math:`\operatorname{dist}(0, \partial F(W^k))`.
     """
 
@@ -250,8 +250,8 @@ def subgradient_certificate(
     between the two iterates, :math:`L_{\max}` the larger constant of the sweep.
 
     Args:
-      sweeps: the run.
-      labelled: the data.
+      sweeps: The run.
+      labelled: The data.
       stationarity: (num_sweeps,).
     """
     old, new = _ends(sweeps)
@@ -276,7 +276,7 @@ def fista_certificate(
 
     Args:
       objectives: (num_iterations,) :math:`F(w^k)`, from k = 1, without restart.
-      lipschitz: the constant, or the one of each iteration (num_iterations,).
+      lipschitz: Constant, or constants of each iteration (num_iterations,).
       distance_squared: :math:`\|w^0 - w^*\|^2`, offsets included.
       optimum: :math:`F(w^*)`.
 

@@ -112,7 +112,7 @@ def lemma_excess_certificate(features: jax.Array, weights: jax.Array) -> Certifi
 def share_certificate(
     scores: jax.Array, moves: jax.Array, constant: float | jax.Array
 ) -> Certificate:
-    r"""Compare the change of one share with that of the scores: (n, m).
+    r"""Compare the change of one share with the change of the scores: (n, m).
 
     .. math:: |p_c(z + d) - p_c(z)| \le \text{constant}\cdot\|d\|
 
@@ -122,7 +122,7 @@ def share_certificate(
     Args:
       scores: (n, m) z.
       moves: (n, m) d.
-      constant: of the inequality.
+      constant: Constant of the inequality.
     """
     lengths = jnp.sqrt((moves * moves).sum(1, keepdims=True))
     bound = jnp.asarray(constant, scores.dtype) * lengths
@@ -162,12 +162,12 @@ def joint_constant(labelled: Labelled, params: Params, other: Params) -> jax.Arr
        + 1\big) + \sum_i\omega_i\sigma_1(X_i)
 
     with the larger of the two ends for each norm, which is convex on the segment. It
-    holds for every segment whose factors lie between those of the two ends.
+    holds for every segment whose factors lie between the factors of the two ends.
 
     Args:
-      labelled: the data.
-      params: one end.
-      other: the other end.
+      labelled: The data.
+      params: One end.
+      other: The other end.
     """
     x, weights = labelled.x, labelled.weights
     sizes = jnp.maximum(_right_squares(x, params), _right_squares(x, other))
@@ -183,7 +183,7 @@ def joint_certificate(labelled: Labelled, params: Params, other: Params) -> Cert
     .. math:: \|\nabla\ell(W) - \nabla\ell(W')\| \le L_G\,\|W - W'\|_F
 
     Args:
-      labelled: the data.
+      labelled: The data.
       params: W.
       other: W'.
     """

@@ -54,7 +54,7 @@ def prox_certificate(
       strength: s.
       penalty: ``"nuclear"``, ``"frobenius"`` or ``"squared_frobenius"``. Static.
       quadratic: q, positive. Static.
-      tolerance: as of `at_most`.
+      tolerance: See `at_most`.
 
     Returns:
       The objective of X, over 2q, against a lower bound on its minimum.
@@ -92,7 +92,7 @@ def prox_growth_certificate(
       matrix: (m, n) Z.
       found: (m, n) X.
       other: (m, n) Y.
-      strength: the threshold.
+      strength: The threshold.
     """
     least = tied_objective(found, matrix, strength) + square(other - found) / 2
     scale = square(matrix) + square(other)
@@ -110,8 +110,8 @@ def non_expansive_certificate(
     Args:
       one: (m, n) A.
       other: (m, n) B.
-      found_one: (m, n) where A goes.
-      found_other: (m, n) where B goes.
+      found_one: (m, n) Image of A.
+      found_other: (m, n) Image of B.
     """
     moved, apart = found_one - found_other, one - other
     size = jnp.sqrt(jnp.maximum(square(one), square(other)) * square(apart))
@@ -155,9 +155,9 @@ def splitting_certificate(
       gaps: (T,) :math:`F(H_t) - F(H')`, or a smaller number; (T,) of the best so far or
         of the running average are such for the mean, with `step_sizes` as they are.
       step_sizes: (T,).
-      gradient_squares: (T,) squared Frobenius norms.
+      gradient_squares: (T,) Squared Frobenius norms.
       distance_squared: :math:`\|H_1 - H'\|^2`.
-      scale: size of the objectives, whose rounding the gaps carry.
+      scale: Size of the objectives, whose rounding the gaps carry.
 
     Returns:
       (T,): for each T the gap given against the bound on the mean.
@@ -186,11 +186,11 @@ def rate_certificate(
     .. math:: \frac{\|H'\|^2/c + c\,G^2(1 + \ln T)}{4(\sqrt{T + 1} - 1)}.
 
     Args:
-      gaps: (T,) as there.
+      gaps: (T,) See `splitting_certificate`.
       step_size: c.
       gradient_square: :math:`G^2`, at least every squared norm.
-      distance_squared: as there.
-      scale: as there.
+      distance_squared: See `splitting_certificate`.
+      scale: See `splitting_certificate`.
     """
     dtype = gaps.dtype
     t = jnp.arange(1, gaps.shape[0] + 1).astype(dtype)
@@ -226,10 +226,10 @@ def duality_certificate(
     :math:`-\tau\|H\|_*`.
 
     Args:
-      gradient: (m, n) a mean of subgradients of the sum of hinges.
-      cost: () the same mean of their Hamming costs.
+      gradient: (m, n) A mean of subgradients of the sum of hinges.
+      cost: () Mean of their Hamming costs, with the same weights.
       strength: tau.
-      objective: () the objective at some matrix, any.
+      objective: () Objective at any matrix.
     """
     sigma_1 = jnp.linalg.svd(gradient, compute_uv=False)[0]
     tau = jnp.asarray(strength, gradient.dtype)
@@ -244,9 +244,9 @@ def tied_certificate(
     r"""Decide whether a tied matrix is optimal in the tied problem (SMM-X2).
 
     Args:
-      objective: of the tied matrix, :math:`\frac12\|X - Z\|^2 + \tau\|X\|_*`.
-      least: a lower bound on the minimum, or the objective of a better matrix.
-      tolerance: of the method that found the matrix.
+      objective: Objective of the tied matrix, :math:`\frac12\|X - Z\|^2 + \tau\|X\|_*`.
+      least: A lower bound on the minimum, or the objective of a better matrix.
+      tolerance: Tolerance of the method that found the matrix.
     """
     return at_most(objective, least, tolerance=tolerance)
 
@@ -264,14 +264,14 @@ def smoothing_certificate(
     N at most :math:`|Y|^T` paths; equal on the right where all paths score the same.
 
     Args:
-      loss: () sum of hinges.
-      smoothed: () sum of smoothed hinges.
+      loss: () Sum of hinges.
+      smoothed: () Sum of smoothed hinges.
       smoothing: mu.
       num_letters: T, of all words.
       num_outputs: :math:`|Y|`, candidates of a letter at most.
 
     Returns:
-      (2,): hinge against smoothed loss, and the excess of the latter.
+      (2,): hinge against smoothed loss, and the excess of the smoothed loss.
     """
     dtype = loss.dtype
     outputs = jnp.log(jnp.asarray(num_outputs, dtype))
@@ -300,10 +300,10 @@ def smoothness_certificate(
     Args:
       one: (m, n).
       other: (m, n).
-      gradient_one: (m, n) of the smoothed loss.
-      gradient_other: (m, n).
+      gradient_one: (m, n) Gradient of the smoothed loss at `one`.
+      gradient_other: (m, n) Gradient at `other`.
       smoothing: mu.
-      path_squares: (num_words,) the squares, with their factor, of either constant.
+      path_squares: (num_words,) Squares of either constant, with their factor.
     """
     constant = path_squares.sum() / jnp.asarray(smoothing, one.dtype)
     observed = jnp.sqrt(square(gradient_one - gradient_other))

@@ -67,7 +67,7 @@ def descent_certificate(
     exceeds 2 (DR-T3); with C/B it never does (DR-T1).
 
     Args:
-      problem: the sub-problem.
+      problem: The sub-problem.
       before: (..., n).
       after: (..., n).
     """
@@ -85,7 +85,7 @@ def comparison_certificate(
     w and all v, with equality along w - c where the step is clipped.
 
     Args:
-      problem: the sub-problem.
+      problem: The sub-problem.
       vector: (..., n) w.
       other: (..., n) v.
     """
@@ -110,8 +110,8 @@ def solution_certificate(problem: Subproblem, vector: jax.Array) -> Certificate:
     is the largest of such bounds.
 
     Args:
-      problem: the sub-problem.
-      vector: (..., n) where the step arrived.
+      problem: The sub-problem.
+      vector: (..., n) Vector after the step.
     """
     square = dot(problem.direction, problem.direction)
     step = dot(vector - problem.centre, problem.direction)
@@ -138,8 +138,8 @@ def objective_certificate(
     one vector it is J with the centre g/B and a constant, which DR-T2 minimises.
 
     Args:
-      objectives: (..., S) before the first sub-step and after each.
-      scale: (..., S - 1) size of the terms they are made from.
+      objectives: (..., S) Objective before the first sub-step and after each.
+      scale: (..., S - 1) Size of the terms they are made from.
     """
     return at_most(objectives[..., 1:], objectives[..., :-1], scale=scale)
 
@@ -152,7 +152,7 @@ def rise_certificate(problem: Subproblem, step_size: jax.Array) -> Certificate:
     :math:`a > 2C/B`. For the clipped step a = C this is B > 2.
 
     Args:
-      problem: the sub-problem.
+      problem: The sub-problem.
       step_size: (...) a, positive and no longer than what makes the hinge 0. Steps
         that change J by less than its rounding are not decided.
 
@@ -177,7 +177,7 @@ def rise_value_certificate(problem: Subproblem, step_size: jax.Array) -> Certifi
     r"""Compare :math:`J(a) - J(0)` with :math:`a\|\phi\|^2(Ba/2 - C)` (DR-T3).
 
     Args:
-      problem: the sub-problem.
+      problem: The sub-problem.
       step_size: (...) a, as of `rise_certificate`.
     """
     after = problem.centre + step_size[..., None] * problem.direction
@@ -203,9 +203,9 @@ def only_first_certificate(
     so and has length 0. As the first step comes first, only :math:`w_1^1` moves.
 
     Args:
-      before: (D, H, n) all vectors, :math:`w_h^d` at [d, h].
-      after: (D, H, n) after the round.
-      is_clipped: () bool, whether the first step was clipped: then nothing is said.
+      before: (D, H, n) Vectors before the round, :math:`w_h^d` at [d, h].
+      after: (D, H, n) Vectors after the round.
+      is_clipped: () bool, True if the first step was clipped. Then nothing is said.
     """
     is_other = jnp.ones(before.shape[:2], bool).at[0, 0].set(False)[..., None]
     old, new = (jnp.where(is_other, part, 0) for part in (before, after))
@@ -236,8 +236,8 @@ def components_certificate(vectors: jax.Array, is_clipped: jax.Array) -> Certifi
     the same way as long as every step of a round is clipped.
 
     Args:
-      vectors: (D, H, n) after rounds which began with equal components.
-      is_clipped: () bool, whether each step of these rounds was clipped.
+      vectors: (D, H, n) Vectors after rounds which began with equal components.
+      is_clipped: () bool, True if each step of these rounds was clipped.
     """
     first = jnp.broadcast_to(vectors[:, :1], vectors.shape)
     return equal(vectors, first, num_axes=3, assumptions_met=is_clipped)
@@ -256,7 +256,7 @@ def _seen(value: jax.Array, scale: jax.Array, units: float = 100) -> jax.Array:
 
 
 def _is_before_kink(problem: Subproblem, step_size: jax.Array) -> jax.Array:
-    """Whether the hinge is positive before the step and not passed by it."""
+    """Return True where the hinge is positive and the step does not pass its kink."""
     square = dot(problem.direction, problem.direction)
     short = problem.residual - dot(problem.centre, problem.direction)
     is_inside = step_size * square <= short * (1 + 1e-12)

@@ -25,7 +25,7 @@ def _lengths(stacks: np.ndarray) -> np.ndarray:
 
 
 def _blocks(rng: Rng, num: int, shape: Shape, parts: int = 3) -> np.ndarray:
-    """Return stacks of blocks of one scale a stack: (num, parts, m, n)."""
+    """Return stacks of blocks of one scale per stack: (num, parts, m, n)."""
     every = matrices(rng, num * parts, shape)
     sizes = np.linalg.norm(every, axis=(1, 2), keepdims=True)
     every = every / np.where(sizes == 0, 1, sizes)

@@ -32,13 +32,13 @@ Shape = tuple[int, int]
 def batched(
     function: Callable[..., Certificate], **static: Any
 ) -> Callable[..., Certificate]:
-    """Return the function of many problems at once, compiled once a shape.
+    """Return the function of many problems at once, compiled once per shape.
 
-    Its keywords (`is_printed`) then hold one value a problem, like all else.
+    Its keywords (`is_printed`) then hold one value per problem, like all else.
 
     Args:
-      function: of one problem.
-      **static: its arguments that are the same for all.
+      function: Function of one problem.
+      **static: Arguments that are the same for all problems.
     """
     return cheaply(jax.vmap(functools.partial(function, **static)))
 
@@ -54,8 +54,8 @@ def problems(effort: Effort, rank: int = 1) -> Iterator[tuple[Rng, int, Shape]]:
     """Yield a generator, a number of trials and a shape, for each shape.
 
     Args:
-      effort: how hard to try.
-      rank: shapes too small for it are left out.
+      effort: How hard to try.
+      rank: Least of m and n. Smaller shapes are left out.
     """
     rng = effort.generator(10)
     for shape in shapes(effort):
@@ -79,10 +79,10 @@ def separated(
     """Return factors of matrices with singular values 1 = s_1 > s_2 > ... >= 0.
 
     Args:
-      rng: draws them.
-      num: how many.
+      rng: Generator that draws them.
+      num: Number of matrices.
       shape: (m, n).
-      least: the least gap between two singular values; gaps span all sizes above it.
+      least: The least gap between two singular values; gaps span all sizes above it.
 
     Returns:
       Left vectors (num, m, l), values (num, l), right vectors (num, n, l).

@@ -61,9 +61,9 @@ class Problems(NamedTuple):
 
 
 class Runs(NamedTuple):
-    """What `bol_dense` did on each of them: (b, t, ...)."""
+    """What `online.bol.dense` did on each of them: (b, t, ...)."""
 
-    info: Any  # bol_dense.Info
+    info: Any  # dense.Info
     deltas: Array  # (b, t, m, n)  dPhi
     before: Array  # (b, t, m, n)  Theta_{t-1}
     after: Array  # (b, t, m, n)  Theta_t
@@ -76,9 +76,9 @@ def problems(effort: Effort, shape: tuple[int, int], count: int) -> Problems:
     """Make `count` problems of each kind, and those made by hand.
 
     Args:
-      effort: gives the seed.
+      effort: Effort, which gives the seed.
       shape: m and n.
-      count: problems of each random kind.
+      count: Problems of each random kind.
     """
     rng = effort.generator(41, *shape)
     parts = [*_random(rng, shape, count)]
@@ -280,12 +280,12 @@ def _ratios() -> Any:
 
 
 def runs(made: Problems, *, variant: str, steps: np.ndarray | None = None) -> Runs:
-    """Run one variant of `bol_dense` on all problems.
+    """Run one variant of `online.bol.dense` on all problems.
 
     Args:
-      made: the problems.
-      variant: of `bol_dense.learner`.
-      steps: (b,) C, in the place of that of the problems.
+      made: The problems.
+      variant: Variant of `dense.learner`.
+      steps: (b,) C, in the place of the C of the problems.
     """
     steps = made.steps if steps is None else steps
     found = _program(variant)(made.features, made.labels, steps)
@@ -311,7 +311,7 @@ def block_runs(deltas: np.ndarray, steps: np.ndarray) -> BlockRuns:
     """Run mirror descent on block features, with an SVD of every block.
 
     Args:
-      deltas: (b, t, k, s, s) the difference of each round, should it be a mistake.
+      deltas: (b, t, k, s, s) Difference of each round, if it is a mistake.
       steps: (b,) C.
     """
     theta = np.zeros_like(deltas[:, 0])

@@ -68,7 +68,7 @@ def _sizes(rng: np.random.Generator, low: int, high: int, number: int) -> np.nda
 
 
 def _scaled(rng: np.random.Generator, values: np.ndarray, low: int) -> np.ndarray:
-    """Return a factor a trial that brings the largest value to a random size."""
+    """Return a factor per trial that brings the largest value to a random size."""
     largest = np.abs(values).reshape(len(values), -1).max(1)
     return _sizes(rng, low, 1, len(values)) / np.where(largest == 0, 1, largest)
 
