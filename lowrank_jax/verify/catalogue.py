@@ -14,7 +14,7 @@ PARTS = (
     ("bol.geometry", "bol.curvature", "bol.rank_k", "bol.blocks"),
     ("bol.regret", "bol.step_size", "bol.margin"),
     ("sblr.constants", "sblr.landscape", "sblr.descent", "sblr.limits"),
-    ("smm.hankel", "smm.prox", "smm.runs"),
+    ("smm.hankel", "smm.prox", "smm.splitting"),
     ("tm.construction", "tm.steps"),
 )
 

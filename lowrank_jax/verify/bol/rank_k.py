@@ -7,7 +7,7 @@ from lowrank_jax.verify.bol.curvature import hessian_forms, hessians, segments
 from lowrank_jax.verify.bol.geometry import biconjugates, conjugates, gradients
 from lowrank_jax.verify.statement import Certify, Check, Effort, Found, proved
 
-__all__ = ["on_two_places"]
+__all__: list[str] = []
 
 
 @proved(
@@ -61,7 +61,7 @@ __all__ = ["on_two_places"]
     "biconjugate",
     check=biconjugates,
 )
-def on_two_places(
+def _with_rank_2(
     certify: Certify, effort: Effort, *, check: Check, **given: str
 ) -> Iterator[Found]:
     """Yield the trials of a check with k = 2."""
