@@ -1,4 +1,8 @@
-"""A statement of a paper, and what thousands of trials find of it."""
+"""A row: a statement of a paper, the function that is tried, and its trials.
+
+A row stands over its check. The check receives the row's function, so that what is
+named is what is tried.
+"""
 
 import dataclasses
 import functools
@@ -150,18 +154,13 @@ def rows_of(module: ModuleType) -> tuple[Statement, ...]:
     return tuple(row for value in own for row in getattr(value, "rows", ()))
 
 
-def cheaply(function: Callable[..., Any], **static: Any) -> Callable[..., Any]:
-    """Compile a program that runs a few times: less time to compile, more to run.
-
-    Args:
-      function: The program.
-      **static: Further arguments of `jax.jit`.
-    """
+def cheaply(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a program that runs a few times: less time to compile, more to run."""
     options = {
         "xla_backend_optimization_level": 0,
         "xla_llvm_disable_expensive_passes": True,
     }
-    return jax.jit(function, compiler_options=options, **static)
+    return jax.jit(function, compiler_options=options)
 
 
 class Result(NamedTuple):
