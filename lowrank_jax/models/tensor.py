@@ -13,12 +13,10 @@ the indices come from it by arithmetic; which feature has which cell is the mapp
 """
 
 import math
-from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
@@ -34,12 +32,10 @@ __all__ = [
     "constant",
     "gram",
     "indices",
-    "mode_size_choices",
     "mode_sizes",
     "num_parameters",
     "random",
     "scores",
-    "search_mode_sizes",
     "weights",
 ]
 
@@ -153,69 +149,6 @@ def best_order(num_features: int, *, integer: bool = True) -> int:
         return min(tried, key=lambda order: sum(mode_sizes(num_features, order)))
     around = {max(1, math.floor(logarithm)), max(1, math.ceil(logarithm))}
     return min(sorted(around), key=lambda order: order * math.exp(logarithm / order))
-
-
-def mode_size_choices(
-    num_features: int, order: int, *, spread: float = 0.5
-) -> Iterator[tuple[int, ...]]:
-    r"""Enumerate ascending mode sizes round :math:`V^{1/D}` (TM-X1).
-
-    All but the last are free within the spread, and the last is the least that makes
-    the product V or more.
-
-    Args:
-      num_features: V.
-      order: D.
-      spread: sizes lie between :math:`V^{1/D}` divided and multiplied by 1 + spread.
-    """
-    checks.whole(num_features=num_features, order=order)
-    checks.non_negative(spread=spread)
-    root = num_features ** (1 / order)
-    least, most = (
-        max(1, math.floor(root / (1 + spread))),
-        math.ceil(root * (1 + spread)),
-    )
-
-    def extend(sizes: tuple[int, ...], product: int) -> Iterator[tuple[int, ...]]:
-        smallest = sizes[-1] if sizes else least
-        if len(sizes) == order - 1:
-            last = -(-num_features // product)
-            if smallest <= last <= most:
-                yield (*sizes, last)
-            return
-        for size in range(smallest, most + 1):
-            yield from extend((*sizes, size), product * size)
-
-    yield from extend((), 1)
-
-
-def search_mode_sizes(
-    num_features: int,
-    order: int,
-    score: Callable[[tuple[int, ...]], float],
-    *,
-    spread: float = 0.5,
-    max_choices: int = 50,
-) -> list[tuple[float, tuple[int, ...]]]:
-    """Rank mode sizes by a score, the highest first (TM-X1).
-
-    Args:
-      num_features: V.
-      order: D.
-      score: of mode sizes: held-out quality, rank-one energy of the mapped surrogate
-        (`features.mapping.rank_one_energy`), or minus the number of parameters.
-      spread: as `mode_size_choices`.
-      max_choices: of more choices only so many, evenly spread, are scored.
-
-    Returns:
-      ``(score, sizes)`` pairs.
-    """
-    checks.whole(max_choices=max_choices)
-    choices = list(mode_size_choices(num_features, order, spread=spread))
-    if len(choices) > max_choices:
-        spread_out = np.linspace(0, len(choices) - 1, max_choices).astype(int)
-        choices = [choices[i] for i in spread_out.tolist()]
-    return sorted(((score(sizes), sizes) for sizes in choices), reverse=True)
 
 
 def indices(cells: jax.Array, sizes: tuple[int, ...]) -> tuple[jax.Array, ...]:

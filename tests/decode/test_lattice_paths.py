@@ -1,4 +1,4 @@
-"""Decoding of factors of three symbols, padded and in lanes, against enumeration."""
+"""Decoding of words in lanes against enumeration."""
 
 import functools
 import itertools
@@ -10,12 +10,6 @@ import pytest
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.decode import lattice_paths
-from lowrank_jax.decode.trigram import (
-    best_path_trigram,
-    factor_scores,
-    log_partition_trigram,
-    marginals_trigram,
-)
 from lowrank_jax.streams import words as lattices
 
 # Four letters with 1, 3, 2, 4 candidates after the boundary: ids 1, 2-4, 5-6, 7-10.
@@ -147,49 +141,7 @@ def test_smooth_maximum_and_its_gradient_equal_enumeration():
     np.testing.assert_allclose(gradient, counts, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize(("order", "has_end"), [(3, True), (3, False), (2, False)])
-def test_padded_kernels_equal_enumeration(order, has_end):
-    letters, gold = words()
-    each = np.arange(COUNTS.max())
-    mask = (each < COUNTS[letters][..., None]) & (letters > 0)[..., None]
-    candidates = np.where(mask, FIRST[letters][..., None] + each, 0)
-    has_marginals = order == 3 and not has_end
-
-    @jax.jit
-    @jax.vmap
-    def decode(candidates, mask, length, gold):
-        scores = factor_scores(
-            table(order), candidates, mask, length, gold=gold, has_end=has_end
-        )
-        path = best_path_trigram(scores, length)
-        symbols = candidates[jnp.arange(candidates.shape[0]), path.labels]
-        if not has_marginals:
-            return symbols, path.score
-        partition = log_partition_trigram(scores, length)
-        return symbols, path.score, partition, marginals_trigram(scores, length)
-
-    symbols, scores, *rest = decode(candidates, mask, LENGTHS, gold)
-    paths, total, _ = expected(order, 1.0, has_end)
-    for row, path in zip(np.asarray(symbols), paths, strict=True):
-        assert row[: len(path)].tolist() == list(path)
-    np.testing.assert_allclose(scores.sum(), total, rtol=1e-10)
-    if has_marginals:
-        partitions, probabilities = map(np.asarray, rest)
-        _, smooth, counts = expected(order, 1.0, has_end, smoothing=1.0)
-        np.testing.assert_allclose(partitions.sum(), smooth, rtol=1e-10)
-        found = np.zeros(counts.shape)
-        ids = np.pad(candidates, ((0, 0), (2, 0), (0, 0)))
-        for word, length in enumerate(LENGTHS):
-            for t in range(length):
-                cells = np.ix_(*ids[word, t : t + 3])
-                np.add.at(found, cells, probabilities[word, t])
-            assert not probabilities[word, length:].any()
-        np.testing.assert_allclose(found, counts, rtol=1e-9, atol=1e-12)
-
-
 def test_wrong_shapes_and_orders_are_named():
-    with pytest.raises(InputError, match="`scores` must have shape"):
-        best_path_trigram(jnp.zeros((2, 3, 3, 2)))
     with pytest.raises(InputError, match="`table` must have shape"):
         lattice_paths.best_paths(jnp.zeros((2, 2)), lay_out(3, False))
     letters, gold = words()
