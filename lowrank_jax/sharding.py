@@ -207,8 +207,8 @@ def _axis(mesh: Mesh) -> str:
     """Return the name of the one axis."""
     if len(mesh.axis_names) != 1:
         raise InputError(
-            f"`mesh` must have one axis, got {mesh.axis_names}; `parallel.mesh` makes "
-            "such a one."
+            f"`mesh` must have one axis, got {mesh.axis_names}; `sharding.mesh` makes "
+            "one."
         )
     return mesh.axis_names[0]
 

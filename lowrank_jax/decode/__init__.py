@@ -4,7 +4,6 @@ Kernels are written for one sentence, `vmap` outside; functions that end in `_ba
 written on many sentences at once, for speed. `scores` states the conventions.
 """
 
-from lowrank_jax.decode.associative import best_path_parallel
 from lowrank_jax.decode.cost import (
     hamming_cost,
     loss_augmented_path,
@@ -47,7 +46,6 @@ __all__ = [
     "allow_labels",
     "best_path",
     "best_path_batch",
-    "best_path_parallel",
     "best_paths",
     "entropy",
     "hamming_cost",
