@@ -30,13 +30,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax import checks
+from lowrank_jax.batch.smm import splitting
 from lowrank_jax.batch.smm.hinge import hinge_loss, smoothed_hinge
-from lowrank_jax.batch.smm.penalties import (
-    check_regulariser,
-    lower_bound,
-    proximal_step,
-    warm_start,
-)
+from lowrank_jax.batch.smm.penalties import Proximal, lower_bound
 from lowrank_jax.models import hankel
 from lowrank_jax.streams.words import Lattice
 from lowrank_jax.types import Learner
@@ -77,11 +73,7 @@ class Info(NamedTuple):
 
 
 class _Trial(NamedTuple):
-    params: hankel.Params
-    penalty: jax.Array
-    rank: jax.Array
-    right: hankel.Params
-    is_complete: jax.Array
+    moved: Proximal
     loss: jax.Array
     curvature: jax.Array
     is_accepted: jax.Array
@@ -127,13 +119,14 @@ def learner(
       dtype: of the matrices.
     """
     blocks = hankel.basis(order, lower_orders=lower_orders, unfolding=unfolding)
-    check_regulariser(regulariser, blocks, svt)
+    backward = splitting.Backward(
+        blocks, regulariser, svt, max_rank, num_subspace_steps
+    )
+    backward.check()
     checks.choice(("sum", "mean"), reduction=reduction)
-    checks.choice(("full", "svd", "truncated"), svt=svt)
     checks.positive(smoothing=smoothing, first_curvature=first_curvature)
     checks.non_negative(strength=strength, tolerance=tolerance)
-    checks.whole(max_rank=max_rank, max_trials=max_trials)
-    checks.whole(num_subspace_steps=num_subspace_steps)
+    checks.whole(max_trials=max_trials)
 
     def init(key: jax.Array, lattice: Lattice) -> State:
         zeros = hankel.zeros(blocks, lattice.num_symbols, dtype)
@@ -145,15 +138,13 @@ def learner(
             momentum=jnp.ones((), dtype),
             curvature=jnp.asarray(first_curvature, dtype),
             lower_bound=jnp.zeros((), dtype),
-            right=warm_start(
-                key, zeros, max_rank if svt == "truncated" else None, regulariser
-            ),
+            right=backward.start(key, zeros),
             num_iterations=jnp.zeros((), jnp.int32),
         )
 
     def update(state: State, lattice: Lattice) -> tuple[State, Info]:
         strengths = (jnp.asarray(strength, dtype),) * len(blocks)
-        scale = 1.0 / lattice.num_words if reduction == "mean" else 1.0
+        scale = splitting.loss_scale(lattice, reduction)
         mu = jnp.asarray(smoothing, dtype)
 
         start = smoothed_hinge(
@@ -167,15 +158,7 @@ def learner(
             curvature = jnp.where(last.num_trials > 0, 2, 1) * last.curvature
             size = 1 / curvature
             half_way = jax.tree.map(lambda z, g: z - size * g, state.ahead, gradient)
-            moved = proximal_step(
-                regulariser,
-                half_way,
-                strengths,
-                size,
-                state.right,
-                num_steps=num_subspace_steps,
-                method="svd" if svt == "svd" else "gram",
-            )
+            moved = backward.step(half_way, strengths, size, state.right)
             loss = scale * hinge_loss(
                 blocks, moved.params, lattice, mu, has_boundary=has_boundary
             )
@@ -185,11 +168,7 @@ def learner(
             # The losses are large sums: their rounding must not count as a failure.
             slack = 4 * jnp.finfo(dtype).eps * jnp.abs(loss)
             return _Trial(
-                params=moved.params,
-                penalty=moved.penalty,
-                rank=moved.rank,
-                right=moved.right,
-                is_complete=moved.is_complete,
+                moved=moved,
                 loss=loss,
                 curvature=curvature,
                 is_accepted=loss <= model + slack,
@@ -197,11 +176,13 @@ def learner(
             )
 
         none_yet = _Trial(
-            params=state.ahead,
-            penalty=jnp.zeros((), dtype),
-            rank=jnp.zeros((), jnp.int32),
-            right=state.right,
-            is_complete=jnp.array(True),
+            moved=Proximal(
+                params=state.ahead,
+                penalty=jnp.zeros((), dtype),
+                rank=jnp.zeros((), jnp.int32),
+                right=state.right,
+                is_complete=jnp.array(True),
+            ),
             loss=jnp.zeros((), dtype),
             curvature=jnp.asarray(0.8, dtype) * state.curvature,
             is_accepted=jnp.array(False),
@@ -213,49 +194,42 @@ def learner(
             none_yet,
         )
 
-        move = jax.tree.map(jnp.subtract, found.params, state.params)
-        back = jax.tree.map(jnp.subtract, state.ahead, found.params)
+        moved = found.moved
+        move = jax.tree.map(jnp.subtract, moved.params, state.params)
+        back = jax.tree.map(jnp.subtract, state.ahead, moved.params)
         momentum = jnp.where(_dot(back, move) > 0, 1, state.momentum)  # restart
         following = (1 + jnp.sqrt(1 + 4 * momentum * momentum)) / 2
         share = (momentum - 1) / following
-        ahead = jax.tree.map(lambda h, m: h + share * m, found.params, move)
+        ahead = jax.tree.map(lambda h, m: h + share * m, moved.params, move)
 
         loss = scale * hinge_loss(
-            blocks, found.params, lattice, None, has_boundary=has_boundary
+            blocks, moved.params, lattice, None, has_boundary=has_boundary
         )
-        objective = loss + found.penalty
-        is_best = objective < state.best_objective
-        best_objective = jnp.minimum(objective, state.best_objective)
-        gap = (best_objective - best_bound) / jnp.where(
-            best_objective > 0, best_objective, 1
-        )
+        objective = loss + moved.penalty
+        best = splitting.keep_best(state, moved.params, objective)
+        gap = splitting.relative_gap(best["best_objective"], best_bound)
         new_state = State(
-            params=found.params,
+            params=moved.params,
             ahead=ahead,
-            best_params=jax.tree.map(
-                lambda new, old: jnp.where(is_best, new, old),
-                found.params,
-                state.best_params,
-            ),
-            best_objective=best_objective,
+            **best,
             momentum=following,
             curvature=found.curvature,
             lower_bound=best_bound,
-            right=found.right,
+            right=moved.right,
             num_iterations=state.num_iterations + 1,
         )
         info = Info(
             objective=objective,
             loss=loss,
             smoothed_loss=found.loss,
-            penalty=found.penalty,
-            rank=found.rank,
+            penalty=moved.penalty,
+            rank=moved.rank,
             step_size=1 / found.curvature,
             num_evaluations=found.num_trials + 1,
-            best_objective=best_objective,
+            best_objective=best["best_objective"],
             lower_bound=best_bound,
             gap=gap,
-            is_complete=found.is_complete,
+            is_complete=moved.is_complete,
             is_accepted=found.is_accepted,
             converged=gap <= jnp.asarray(tolerance, dtype),
         )
@@ -276,5 +250,4 @@ def final_params(state: State, iterate: str = "last") -> hankel.Params:
       state: after the last iteration.
       iterate: ``"last"`` or ``"best"`` (smallest unsmoothed objective seen).
     """
-    checks.choice(("last", "best"), iterate=iterate)
-    return state.params if iterate == "last" else state.best_params
+    return splitting.final_params(state, iterate)

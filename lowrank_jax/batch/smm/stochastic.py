@@ -23,9 +23,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax import checks
-from lowrank_jax.batch.smm.fobos import inverse_root
+from lowrank_jax.batch.smm import splitting
 from lowrank_jax.batch.smm.hinge import hinge
-from lowrank_jax.batch.smm.penalties import check_regulariser, proximal_step, warm_start
 from lowrank_jax.data.bisymbols import Alphabet, Words
 from lowrank_jax.models import hankel
 from lowrank_jax.streams import words as lattices
@@ -127,14 +126,15 @@ def learner(
       dtype: of the matrices.
     """
     blocks = hankel.basis(order, lower_orders=lower_orders, unfolding=unfolding)
-    check_regulariser(regulariser, blocks, svt)
+    backward = splitting.Backward(
+        blocks, regulariser, svt, max_rank, num_subspace_steps
+    )
+    backward.check()
     checks.choice(("sum", "mean"), reduction=reduction)
-    checks.choice(("full", "svd", "truncated"), svt=svt)
     checks.non_negative(strength=strength)
     checks.positive(step_size=step_size)
-    checks.whole(num_batches=num_batches, max_rank=max_rank, prox_every=prox_every)
-    checks.whole(num_subspace_steps=num_subspace_steps)
-    schedule = step_size if callable(step_size) else inverse_root(step_size)
+    checks.whole(num_batches=num_batches, prox_every=prox_every)
+    schedule = splitting.inverse_root(step_size)
 
     def init(key: jax.Array, lattice: Lattice) -> State:
         zeros = hankel.zeros(blocks, lattice.num_symbols, dtype)
@@ -146,15 +146,13 @@ def learner(
             rank=jnp.zeros((), jnp.int32),
             step_sum=zero,
             pending=zero,
-            right=warm_start(
-                key, zeros, max_rank if svt == "truncated" else None, regulariser
-            ),
+            right=backward.start(key, zeros),
             num_rounds=jnp.zeros((), jnp.int32),
         )
 
     def update(state: State, lattice: Lattice) -> tuple[State, Info]:
         strengths = (jnp.asarray(strength, dtype),) * len(blocks)
-        scale = 1.0 / lattice.num_words if reduction == "mean" else float(num_batches)
+        scale = splitting.loss_scale(lattice, reduction, num_batches)
         found = hinge(blocks, state.params, lattice, has_boundary=has_boundary)
         eta = schedule(state.num_rounds).astype(dtype)
         move = eta * scale
@@ -163,15 +161,7 @@ def learner(
         num_rounds = state.num_rounds + 1
 
         def threshold(_: None) -> tuple:
-            moved = proximal_step(
-                regulariser,
-                half_way,
-                strengths,
-                pending,
-                state.right,
-                num_steps=num_subspace_steps,
-                method="svd" if svt == "svd" else "gram",
-            )
+            moved = backward.step(half_way, strengths, pending, state.right)
             zero = jnp.zeros_like(pending)
             done = (moved.params, moved.penalty, moved.rank, moved.right)
             return *done, zero, moved.is_complete
@@ -186,25 +176,14 @@ def learner(
             result = lax.cond(num_rounds % prox_every == 0, threshold, wait, None)
         params, penalty, rank, right, pending, is_complete = result
         step_sum = state.step_sum + eta
-        share = eta / step_sum
-        average = jax.tree.map(
-            lambda mean, h: mean + share * (h - mean), state.average, params
-        )
+        average = splitting.running_mean(state.average, params, eta, step_sum)
         new_state = State(
             params, average, penalty, rank, step_sum, pending, right, num_rounds
         )
-        loss = scale * found.loss
-        num_letters = jnp.asarray(lattice.num_letters).astype(dtype)
-        info = Info(
-            objective=loss + state.penalty,
-            loss=loss,
-            penalty=state.penalty,
-            rank=state.rank,
-            step_size=eta,
-            accuracy=1 - found.num_wrong.astype(dtype) / num_letters,
-            is_complete=is_complete,
+        common = splitting.common_info(
+            state, scale * found.loss, found.num_wrong, lattice, eta
         )
-        return new_state, info
+        return new_state, Info(**common, is_complete=is_complete)
 
     return Learner(init, update)
 
@@ -217,5 +196,4 @@ def final_params(state: State, iterate: str = "last") -> hankel.Params:
         of that many has the low rank.
       iterate: ``"last"`` or ``"average"``.
     """
-    checks.choice(("last", "average"), iterate=iterate)
-    return state.params if iterate == "last" else state.average
+    return splitting.final_params(state, iterate)

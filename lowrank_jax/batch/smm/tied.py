@@ -35,8 +35,7 @@ import jax
 import jax.numpy as jnp
 
 from lowrank_jax import checks
-from lowrank_jax.batch.smm.fobos import inverse_root
-from lowrank_jax.batch.smm.hinge import hinge
+from lowrank_jax.batch.smm import splitting
 from lowrank_jax.linalg.svt import singular_values
 from lowrank_jax.linalg.ties import tied_prox
 from lowrank_jax.models import hankel
@@ -148,7 +147,7 @@ def learner(
     checks.positive(step_size=step_size, tolerance=tolerance)
     checks.whole(max_prox_steps=max_prox_steps)
     is_exact = ties == "exact"
-    schedule = step_size if callable(step_size) else inverse_root(step_size)
+    schedule = splitting.inverse_root(step_size)
 
     def init(key: jax.Array, lattice: Lattice) -> State:
         del key  # nothing is random
@@ -169,17 +168,15 @@ def learner(
 
     def update(state: State, lattice: Lattice) -> tuple[State, Info]:
         tau = jnp.asarray(strength, dtype)
-        scale = 1.0 / lattice.num_words if reduction == "mean" else 1.0
-        found = hinge(
-            BLOCKS, table_params(state.params), lattice, has_boundary=has_boundary
+        table = table_params(state.params)
+        scale = splitting.loss_scale(lattice, reduction)
+        found = splitting.scaled_hinge(
+            BLOCKS, table, lattice, scale, has_boundary=has_boundary
         )
-        gradient = jnp.pad(scale * found.gradient[0], ((0, 0), (1, 0)))
-        loss = scale * found.loss
-        objective = loss + state.penalty
-        is_best = objective < state.best_objective
-        best_objective = jnp.minimum(objective, state.best_objective)
-
+        gradient = jnp.pad(found.gradient[0], ((0, 0), (1, 0)))
         eta = schedule(state.num_iterations).astype(dtype)  # c / sqrt(t)
+        common = splitting.common_info(state, found.loss, found.num_wrong, lattice, eta)
+        best = splitting.keep_best(state, state.params, common["objective"])
         half_way = state.params - eta * average_strings(gradient)
         moved = tied_prox(
             half_way,
@@ -197,24 +194,17 @@ def learner(
         step_sum = state.step_sum + eta
         new_state = State(
             params=params,
-            best_params=jnp.where(is_best, state.params, state.best_params),
-            average=state.average + eta / step_sum * (params - state.average),
-            best_objective=best_objective,
+            **best,
+            average=splitting.running_mean(state.average, params, eta, step_sum),
             penalty=tau * values.sum(),
             rank=(values > cut).sum(dtype=jnp.int32),
             step_sum=step_sum,
             multiplier=moved.multiplier / eta if is_exact else state.multiplier,
             num_iterations=state.num_iterations + 1,
         )
-        num_letters = jnp.asarray(lattice.num_letters).astype(dtype)
         info = Info(
-            objective=objective,
-            loss=loss,
-            penalty=state.penalty,
-            rank=state.rank,
-            step_size=eta,
-            accuracy=1 - found.num_wrong.astype(dtype) / num_letters,
-            best_objective=best_objective,
+            **common,
+            best_objective=best["best_objective"],
             num_prox_steps=moved.num_steps,
             is_complete=moved.converged if is_exact else jnp.array(True),
             tie_violation=jnp.abs(params - average_strings(params)).max(),
@@ -235,7 +225,5 @@ def final_params(state: State, iterate: str = "last") -> jax.Array:
       state: after the last iteration.
       iterate: ``"last"``, ``"best"`` (smallest objective seen) or ``"average"``.
     """
-    checks.choice(("last", "best", "average"), iterate=iterate)
-    if iterate == "best":
-        return state.best_params
-    return state.params if iterate == "last" else average_strings(state.average)
+    params = splitting.final_params(state, iterate)
+    return average_strings(params) if iterate == "average" else params
