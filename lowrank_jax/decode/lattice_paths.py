@@ -85,7 +85,7 @@ def best_paths(
 
     Args:
       table: (n, n, n) or (n, n), score of each factor, oldest symbol first.
-      lattice: from `lay_out`.
+      lattice: Words from `streams.words.lattice`.
       cost: of one wrong symbol; 0 for plain decoding. May be traced.
     """
     flat = _flat(table, lattice)
@@ -143,7 +143,7 @@ def smooth_maximum(
 
     Args:
       table: (n, n, n) or (n, n), score of each factor, oldest symbol first.
-      lattice: from `lay_out`.
+      lattice: Words from `streams.words.lattice`.
       smoothing: mu, positive. May be traced.
       cost: of one wrong symbol; 0 for none. May be traced.
     """

@@ -21,19 +21,19 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lowrank_jax import checks
+from lowrank_jax import checks, streams
 from lowrank_jax.data.bisymbols import Alphabet, Words
 from lowrank_jax.models import subpatterns
 from lowrank_jax.online import perceptron
 from lowrank_jax.types import Learner
 
-__all__ = ["Info", "State", "Word", "final_params", "lay_out", "learner"]
+__all__ = ["Info", "State", "Word", "final_params", "learner", "stream"]
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Word:
-    """One word, or all of them with one more axis in front.
+    """One word.
 
     Positions are numbered from the first of the two boundary symbols before the word;
     there is one behind it too, and boundaries beyond: P = longest word + 3.
@@ -74,14 +74,16 @@ class Info(NamedTuple):
     margin: jax.Array  # ()  <w_{t-1}, dPhi_t>, 0 or less
 
 
-def lay_out(alphabet: Alphabet, words: Words, *, has_end: bool = True) -> Word:
-    """Put words to train on on the device.
+def stream(
+    alphabet: Alphabet, words: Words, *, has_end: bool = True
+) -> streams.Stacked:
+    """Return a stream of one `Word` per word, on the device.
 
     Args:
       alphabet: of the training corpus.
       words: from `data.encode_words`, all true pairs known.
-      has_end: whether the end of a word is seen; as in `trigram_crf.lay_out`, which
-        lays words out for prediction.
+      has_end: whether the end of a word is seen; as in `trigram_crf.lettered_lattice`,
+        with which the model predicts.
 
     Raises:
       InputError: if a true pair is not known.
@@ -99,7 +101,7 @@ def lay_out(alphabet: Alphabet, words: Words, *, has_end: bool = True) -> Word:
     first = jnp.minimum(begin, alphabet.num_symbols - width)  # within the tables
     ids = first[..., None] + jnp.arange(width, dtype=jnp.int32)[None, None, :]
     end = begin + jnp.asarray(alphabet.num_candidates, jnp.int32)[letters]
-    return Word(
+    examples = Word(
         letters=letters,
         first=first,
         is_candidate=(begin[..., None] <= ids) & (ids < end[..., None]),
@@ -108,6 +110,7 @@ def lay_out(alphabet: Alphabet, words: Words, *, has_end: bool = True) -> Word:
         num_letters=alphabet.first.size,
         num_symbols=alphabet.num_symbols,
     )
+    return streams.Stacked(examples)
 
 
 def learner(

@@ -18,7 +18,7 @@ from lowrank_jax import checks
 from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.linalg.gather_sum import SumPlan, plan_sums
 
-__all__ = ["Lanes", "lay_out"]
+__all__ = ["Lanes", "lanes"]
 
 
 @jax.tree_util.register_dataclass
@@ -48,7 +48,7 @@ class Lanes:
     space: Space = dataclasses.field(metadata={"static": True})
 
 
-def lay_out(sequences: Sequences, *, num_lanes: int = 256) -> Lanes:
+def lanes(sequences: Sequences, *, num_lanes: int = 256) -> Lanes:
     """Lay a corpus out in lanes and plan the sums of its gradient, on the host.
 
     Args:

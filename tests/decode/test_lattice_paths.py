@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from lowrank_jax.checks import InputError
+from lowrank_jax.data.bisymbols import Alphabet, Words
 from lowrank_jax.decode import lattice_paths
-from lowrank_jax.streams import words as lattices
+from lowrank_jax.streams.words import lattice
 
 # Four letters with 1, 3, 2, 4 candidates after the boundary: ids 1, 2-4, 5-6, 7-10.
 COUNTS = np.array([1, 1, 3, 2, 4], np.int32)
@@ -67,13 +68,28 @@ def expected(order, cost, has_end, smoothing=None):
     return best_paths, total, counts
 
 
+ALPHABET = Alphabet(
+    letters=np.array(list("abcd")),
+    outputs=np.array([f"{i}" for i in range(NUM_SYMBOLS)]),
+    letter_of=np.repeat(np.arange(5), COUNTS),
+    first=FIRST,
+    num_candidates=COUNTS,
+)
+
+
+def encoded(num_words):
+    """Return the first words as `encode_words` does."""
+    letters, gold = (part[:num_words] for part in words())
+    each = np.arange(COUNTS.max())
+    mask = (each < COUNTS[letters][..., None]) & (letters > 0)[..., None]
+    candidates = np.where(mask, FIRST[letters][..., None] + each, 0)
+    return Words(letters, candidates, mask, gold, LENGTHS[:num_words])
+
+
 @functools.lru_cache
-def lay_out(order, has_end, num_lanes=3):
-    letters, gold = words()
-    return lattices.lay_out(
-        letters, gold, LENGTHS, FIRST, COUNTS,
-        order=order, has_end=has_end, num_lanes=num_lanes,
-    )  # fmt: skip
+def lattice_of(order, has_end, num_lanes=3):
+    given = ALPHABET, encoded(len(LENGTHS))
+    return lattice(*given, order=order, has_end=has_end, num_lanes=num_lanes)
 
 
 best_paths = jax.jit(lattice_paths.best_paths)
@@ -82,11 +98,11 @@ SETTINGS = [(3, 1.0, False), (3, 0.0, True), (2, 1.0, True), (1, 0.5, False)]
 
 @pytest.mark.parametrize(("order", "cost", "has_end"), SETTINGS)
 def test_best_paths_of_the_lattice_equal_enumeration(order, cost, has_end):
-    lattice = lay_out(order, has_end)
-    found = best_paths(jnp.asarray(table(order)), lattice, cost=cost)
+    laid = lattice_of(order, has_end)
+    found = best_paths(jnp.asarray(table(order)), laid, cost=cost)
     paths, total, counts = expected(order, cost, has_end)
     np.testing.assert_allclose(found.score, total, rtol=1e-10)
-    predicted = lattice_paths.paths_to_words(found, lattice)
+    predicted = lattice_paths.paths_to_words(found, laid)
     for row, path, length in zip(predicted, paths, LENGTHS, strict=True):
         assert row[:length].tolist() == list(path)
         assert (row[length:] == -1).all()
@@ -101,12 +117,10 @@ def test_best_paths_of_the_lattice_equal_enumeration(order, cost, has_end):
 
 
 def test_the_number_of_lanes_changes_nothing():
-    one, other = lay_out(2, True), lay_out(2, True, num_lanes=1)
+    one, other = lattice_of(2, True), lattice_of(2, True, num_lanes=1)
     first, second = (
-        lattice_paths.paths_to_words(
-            best_paths(jnp.asarray(table(2)), lattice), lattice
-        )
-        for lattice in (one, other)
+        lattice_paths.paths_to_words(best_paths(jnp.asarray(table(2)), laid), laid)
+        for laid in (one, other)
     )
     np.testing.assert_array_equal(first, second)
     assert sorted(one.gold_cells) == sorted(other.gold_cells)
@@ -122,7 +136,7 @@ def test_gold_cells_are_the_factors_of_the_true_words(order, has_end):
             if path == true:
                 for cell in cells:
                     counts[cell] += 1
-    flat = np.bincount(lay_out(order, has_end).gold_cells, minlength=counts.size)
+    flat = np.bincount(lattice_of(order, has_end).gold_cells, minlength=counts.size)
     np.testing.assert_array_equal(
         np.moveaxis(flat.reshape(counts.shape), -1, 0), counts
     )
@@ -130,10 +144,10 @@ def test_gold_cells_are_the_factors_of_the_true_words(order, has_end):
 
 def test_smooth_maximum_and_its_gradient_equal_enumeration():
     order, has_end, smoothing = 3, True, 0.7
-    lattice = lay_out(order, has_end)
+    laid = lattice_of(order, has_end)
 
     def value(table):
-        return lattice_paths.smooth_maximum(table, lattice, smoothing=smoothing)
+        return lattice_paths.smooth_maximum(table, laid, smoothing=smoothing)
 
     found, gradient = jax.jit(jax.value_and_grad(value))(jnp.asarray(table(order)))
     _, total, counts = expected(order, 1.0, has_end, smoothing)
@@ -143,9 +157,8 @@ def test_smooth_maximum_and_its_gradient_equal_enumeration():
 
 def test_wrong_shapes_and_orders_are_named():
     with pytest.raises(InputError, match="`table` must have shape"):
-        lattice_paths.best_paths(jnp.zeros((2, 2)), lay_out(3, False))
-    letters, gold = words()
+        lattice_paths.best_paths(jnp.zeros((2, 2)), lattice_of(3, False))
     with pytest.raises(InputError, match="`order` must be 1, 2 or 3, got 4"):
-        lattices.lay_out(letters, gold, LENGTHS, FIRST, COUNTS, order=4)
+        lattice(ALPHABET, encoded(2), order=4)
     with pytest.raises(InputError, match="no word"):
-        lattices.lay_out(letters[:0], gold[:0], LENGTHS[:0], FIRST, COUNTS)
+        lattice(ALPHABET, encoded(0))

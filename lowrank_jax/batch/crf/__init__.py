@@ -11,11 +11,12 @@ observed counts: the marginals of all positions by one scan over the corpus
 (`expectations`), added into the features by a tree of gathers (`gather_sum`).
 
 One `update` is one iteration over the whole corpus, a `Lanes` made once on the host by
-`lay_out`. L2 goes by `optax.lbfgs`, L1 by OWL-QN (`owlqn`). On CoNLL-2000 (211,727
-tokens, 19 templates, 7.4 million weights, float32, one core) an evaluation takes 0.3 s
-(score 0.04, marginals 0.12, gradient 0.14) and an iteration of either 0.75 s. There
-FISTA with restart, the other way to L1, stood at 20,184 after 196 evaluations, OWL-QN
-at 16,894 after 101. The first iteration of OWL-QN evaluates the start and stays there.
+`streams.lanes.lanes`. L2 goes by `optax.lbfgs`, L1 by OWL-QN (`quasi_newton`). On
+CoNLL-2000 (211,727 tokens, 19 templates, 7.4 million weights, float32, one core) an
+evaluation takes 0.3 s (score 0.04, marginals 0.12, gradient 0.14) and an iteration of
+either 0.75 s. There FISTA with restart, the other way to L1, stood at 20,184 after 196
+evaluations, OWL-QN at 16,894 after 101. The first iteration of OWL-QN evaluates the
+start and stays there.
 """
 
 from typing import Any, NamedTuple
@@ -30,15 +31,13 @@ from lowrank_jax.batch.crf import quasi_newton
 from lowrank_jax.batch.crf.expectations import expectations
 from lowrank_jax.linalg.gather_sum import sum_rows
 from lowrank_jax.models import linear
-from lowrank_jax.streams.lanes import Lanes, lay_out
+from lowrank_jax.streams.lanes import Lanes
 from lowrank_jax.types import Learner
 
 __all__ = [
     "Info",
-    "Lanes",
     "State",
     "final_params",
-    "lay_out",
     "learner",
     "negative_log_likelihood",
 ]

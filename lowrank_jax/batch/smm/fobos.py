@@ -21,8 +21,8 @@ so the averaged subgradient comes to within :math:`\|\Delta H\| / \sum_t \eta_t`
 the dual feasible set.
 
 One `update` is one iteration over the whole corpus, a `Lattice` made once on the host
-by `lay_out`. On NETtalk (15,000 words, float32, one core) it takes a few tenths of a
-second, nearly all of it decoding; the threshold takes some hundredths.
+by `streams.words.lattice`. On NETtalk (15,000 words, float32, one core) it takes a few
+tenths of a second, nearly all of it decoding; the threshold takes some hundredths.
 """
 
 from collections.abc import Callable
@@ -35,13 +35,11 @@ from jax import lax
 from lowrank_jax import checks
 from lowrank_jax.batch.smm import splitting
 from lowrank_jax.batch.smm.penalties import lower_bound
-from lowrank_jax.data.bisymbols import Alphabet, Words
 from lowrank_jax.models import hankel
-from lowrank_jax.streams import words as lattices
 from lowrank_jax.streams.words import Lattice
 from lowrank_jax.types import Learner
 
-__all__ = ["Info", "State", "final_params", "lay_out", "learner"]
+__all__ = ["Info", "State", "final_params", "learner"]
 
 
 class State(NamedTuple):
@@ -76,28 +74,6 @@ class Info(NamedTuple):
     gap: jax.Array  # ()  (best objective - lower bound) / best objective
     is_complete: jax.Array  # () bool: the prox had room, or steps, enough
     converged: jax.Array  # () bool: the gap is within the tolerance
-
-
-def lay_out(
-    alphabet: Alphabet, words: Words, *, order: int = 3, has_end: bool = False
-) -> Lattice:
-    """Lay words out for training or for decoding all at once; on the host, once.
-
-    Args:
-      alphabet: of the training corpus.
-      words: from `data.encode_words`.
-      order: symbols in the longest factor, as in `learner`.
-      has_end: whether the factor that ends in one boundary symbol is scored.
-    """
-    return lattices.lay_out(
-        words.letters,
-        words.gold,
-        words.lengths,
-        alphabet.first,
-        alphabet.num_candidates,
-        order=order,
-        has_end=has_end,
-    )
 
 
 def learner(

@@ -20,7 +20,7 @@ The gradient is the expected less the true counts, so it is also a dual point: w
 expected Hamming cost it bounds the optimum of the *unsmoothed* problem from below
 (DR-M2), and with the hinge of H the gap is closed from both sides.
 
-One `update` is one iteration over the whole corpus, a `Lattice` from `fobos.lay_out`.
+One `update` is one iteration over the whole corpus, a `streams.words.Lattice`.
 """
 
 from typing import NamedTuple

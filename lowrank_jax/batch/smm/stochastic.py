@@ -11,8 +11,7 @@ Thresholding costs as much for a batch as for all words, so it can be done every
 `prox_every` steps alone, with the step sizes since the last time added up. A batch's
 loss is measured before its step: the trace is of the loss ahead, not of one fixed H.
 
-The stream of examples is a `Lattice` of many batches (`lay_out_batches`), scanned over
-in any order.
+The examples are the batches of `streams.words.batches`, in a `streams.Stacked`.
 """
 
 from collections.abc import Callable
@@ -25,13 +24,11 @@ from jax import lax
 from lowrank_jax import checks
 from lowrank_jax.batch.smm import splitting
 from lowrank_jax.batch.smm.hinge import hinge
-from lowrank_jax.data.bisymbols import Alphabet, Words
 from lowrank_jax.models import hankel
-from lowrank_jax.streams import words as lattices
 from lowrank_jax.streams.words import Lattice
 from lowrank_jax.types import Learner
 
-__all__ = ["Info", "State", "final_params", "lay_out_batches", "learner"]
+__all__ = ["Info", "State", "final_params", "learner"]
 
 
 class State(NamedTuple):
@@ -60,35 +57,6 @@ class Info(NamedTuple):
     # where this step does not threshold
 
 
-def lay_out_batches(
-    alphabet: Alphabet,
-    words: Words,
-    *,
-    num_batches: int,
-    order: int = 3,
-    has_end: bool = False,
-) -> Lattice:
-    """Deal words out into batches of one shape; on the host, once.
-
-    Args:
-      alphabet: of the training corpus.
-      words: from `data.encode_words`, in random order.
-      num_batches: words left over after the division are not used.
-      order: as in `learner`.
-      has_end: as in `fobos.lay_out`.
-    """
-    return lattices.lay_out_batches(
-        words.letters,
-        words.gold,
-        words.lengths,
-        alphabet.first,
-        alphabet.num_candidates,
-        num_batches=num_batches,
-        order=order,
-        has_end=has_end,
-    )
-
-
 def learner(
     *,
     num_batches: int,
@@ -109,7 +77,7 @@ def learner(
     r"""Build the pair ``(init, update)``; both are pure.
 
     Args:
-      num_batches: :math:`m/|B|`, as given to `lay_out_batches`.
+      num_batches: :math:`m/|B|`, as given to `streams.words.batches`.
       order: this and all that follow as in `fobos.learner`.
       lower_orders: see there.
       unfolding: see there.

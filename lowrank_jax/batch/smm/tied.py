@@ -24,8 +24,8 @@ Then ``operators.recover(hankel.sub_blocks(final_params(state)), rank)`` makes a
 with `rank` states (SMM-R1). If the block of P', S' is invertible but for symbols
 that are zero throughout (those of unseen letters), its rank is enough to give every
 learnt score back; fewer states approximate. Words should be laid out with
-``fobos.lay_out(..., has_end=True)``: else nothing ends in the boundary symbol, its
-column is zero, its row is not, and scores are lost.
+``streams.words.lattice(..., has_end=True)``: else nothing ends in the boundary symbol,
+its column is zero, its row is not, and scores are lost.
 """
 
 from collections.abc import Callable
@@ -125,7 +125,7 @@ def learner(
     max_prox_steps: int = 200,
     dtype: jnp.dtype = jnp.float32,
 ) -> Learner:
-    r"""Build the pair ``(init, update)``; both are pure. Words are laid out by `fobos`.
+    r"""Build the pair ``(init, update)``; both are pure.
 
     Args:
       ties: ``"projection"`` (the paper's) or ``"exact"``.
