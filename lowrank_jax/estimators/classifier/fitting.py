@@ -53,8 +53,8 @@ __all__ = [
     "PICTURES",
     "Classifier",
     "Fit",
-    "Path",
     "Scaling",
+    "StrengthPath",
     "fit",
     "prepare",
     "regularisation_path",
@@ -64,17 +64,8 @@ __all__ = [
 #: Of the absolute values, where neither a strength nor a penalty is given.
 STRENGTH = 1e-3
 
+_DESCENT = bcpd.Settings._fields
 _MULTI_CLASS = ("joint", "one-vs-all", "binary")
-_REAL = (
-    "mu1",
-    "mu2",
-    "nu1",
-    "nu2",
-    "tolerance",
-    "growth",
-    "least_constant",
-    "block_tolerance",
-)
 
 
 class Fit(NamedTuple):
@@ -258,76 +249,58 @@ def prepare(
     return Prepared(labelled, classes, scaling, is_one_vs_all)
 
 
-class _Fixed(NamedTuple):
-    """What is compiled in."""
-
-    rank: int
-    solver: str
-    step: str
-    start: str
-    scale_start: bool | None
-    max_iterations: int
-    max_block_steps: int
-    left_penalty: Penalty | None
-    right_penalty: Penalty | None
-
-
 def _problem(data: Prepared, settings: Mapping[str, Any]) -> tuple:
     """Return the arguments of `_solve`, checked."""
     checks.whole(max_iterations=settings["max_iterations"])
-    elsewhere = ("multi_class", "scale", "max_iterations")
-    bcpd.learner(**{k: v for k, v in settings.items() if k not in elsewhere})
-    start = settings["start"]
+    given = bcpd.Settings(**{k: v for k, v in settings.items() if k in _DESCENT})
+    given.check()
     height, width = data.labelled.x.shape[1:]
-    if settings["rank"] > min(height, width):
+    if given.rank > min(height, width):
         raise InputError(
             f"`rank` must lie in 1..{min(height, width)} for {height}x{width} "
-            f"matrices, got {settings['rank']}."
+            f"matrices, got {given.rank}."
         )
-    fixed = {name: settings[name] for name in _Fixed._fields if name != "start"}
-    given = None
-    if isinstance(start, str):
-        fixed["start"] = start
-    else:
-        fixed["start"] = "given"
-        given = jax.tree.map(
-            lambda part: jnp.asarray(part, data.labelled.x.dtype), start
+    fixed, numbers = given.split()
+    start = None
+    if not isinstance(given.start, str):
+        fixed = fixed._replace(start="given")
+        start = jax.tree.map(
+            lambda part: jnp.asarray(part, data.labelled.x.dtype), given.start
         )
         num_sets = len(data.classes) - (not data.is_one_vs_all)
         sizes = (
-            (num_sets, height, settings["rank"]),
-            (num_sets, width, settings["rank"]),
+            (num_sets, height, given.rank),
+            (num_sets, width, given.rank),
             (num_sets,),
         )
-        for name, part, size in zip(Params._fields, given, sizes, strict=True):
+        for name, part, size in zip(Params._fields, start, sizes, strict=True):
             if part.shape != size:
                 raise InputError(
                     f"`start.{name}` must have shape {size}, got {part.shape}."
                 )
         if data.is_one_vs_all:
-            given = Params(*(part[:, None] for part in given))
-    numbers = {name: settings[name] for name in _REAL}
-    for side, penalty in (("mu", "left_penalty"), ("nu", "right_penalty")):
-        if settings[penalty] is not None:  # in the place of the strengths
-            del numbers[f"{side}1"], numbers[f"{side}2"]
-    return data.labelled, numbers, given, _Fixed(**fixed)
+            start = Params(*(part[:, None] for part in start))
+    return data.labelled, numbers, start, fixed, settings["max_iterations"]
 
 
-@functools.partial(jax.jit, static_argnums=3)
+@functools.partial(jax.jit, static_argnums=(3, 4))
 def _solve(
-    labelled: Labelled, numbers: dict[str, Any], start: Params | None, fixed: _Fixed
+    labelled: Labelled,
+    numbers: dict[str, Any],
+    start: Params | None,
+    fixed: bcpd.Settings,
+    max_iterations: int,
 ) -> tuple[Params, Info, jax.Array]:
-    """Run one problem, or one a class, to its end."""
+    """Run one problem, or one per class, to its end."""
 
     def run(labelled: Labelled, start: Params | None) -> tuple:
-        learner = bcpd.learner(
-            **numbers,
-            start=fixed.start if start is None else start,
-            **{k: v for k, v in fixed._asdict().items() if k not in _ELSEWHERE},
-        )
+        settings = fixed._asdict() | numbers
+        if start is not None:
+            settings["start"] = start
+        learner = bcpd.learner(**settings)
         state = learner.init(jax.random.key(0), labelled)
         state, trace, num_iterations = loops.converge(
-            learner, state, labelled, max_iterations=fixed.max_iterations
+            learner, state, labelled, max_iterations=max_iterations
         )
         return bcpd.final_params(state), trace, num_iterations
 
@@ -338,10 +311,7 @@ def _solve(
     return jax.vmap(run, in_axes=axes)(labelled, start)
 
 
-_ELSEWHERE = ("start", "max_iterations")
-
-
-class Path(NamedTuple):
+class StrengthPath(NamedTuple):
     """Models along a range of strengths.
 
     Attributes:
@@ -364,7 +334,7 @@ def regularisation_path(
     num_points: int = 25,
     span: float = 30.0,
     **settings: Any,
-) -> Path:
+) -> StrengthPath:
     r"""Fit along a range of :math:`\ell_1` strengths, in one compiled program.
 
     Both strengths move together, from a `span`-th of the given ones to `span` times;
@@ -391,7 +361,7 @@ def regularisation_path(
             )
     settings |= _strengths(settings)
     data = prepare(x, y, scale=settings["scale"], multi_class=settings["multi_class"])
-    labelled, numbers, start, fixed = _problem(data, settings)
+    labelled, numbers, start, *fixed = _problem(data, settings)
     middle = np.array([settings["mu1"], settings["nu1"]], np.float64)
     if (middle <= 0).any():
         middle = np.full(2, 1e-3)
@@ -399,23 +369,24 @@ def regularisation_path(
     mu1, nu1 = factors * middle[0], factors * middle[1]
     dtype = labelled.x.dtype
     strengths = jnp.asarray(np.stack([mu1, nu1], 1), dtype)
-    left, right = _solve_path(labelled, numbers, start, fixed, strengths)
+    left, right = _solve_path(labelled, numbers, start, strengths, *fixed)
     if data.is_one_vs_all:
         left, right = left[:, :, 0], right[:, :, 0]
-    return Path(mu1, nu1, np.asarray(left), np.asarray(right))
+    return StrengthPath(mu1, nu1, np.asarray(left), np.asarray(right))
 
 
-@functools.partial(jax.jit, static_argnums=3)
+@functools.partial(jax.jit, static_argnums=(4, 5))
 def _solve_path(
     labelled: Labelled,
     numbers: dict[str, Any],
     start: Params | None,
-    fixed: _Fixed,
     strengths: jax.Array,
+    fixed: bcpd.Settings,
+    max_iterations: int,
 ) -> tuple[jax.Array, jax.Array]:
     def one(strength: jax.Array) -> tuple[jax.Array, jax.Array]:
         here = numbers | {"mu1": strength[0], "nu1": strength[1]}
-        params, _, _ = _solve(labelled, here, start, fixed)
+        params, _, _ = _solve(labelled, here, start, fixed, max_iterations)
         return params.left, params.right
 
     return jax.lax.map(one, strengths)  # one by one: each ends by itself

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax.batch.sblr import bcpd
+from lowrank_jax.batch.sblr.start import start_params
 from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.streams.matrices import Labelled
 from lowrank_jax.theory.certificate import Certificate
@@ -118,7 +118,7 @@ def _point(
 ) -> Found:
     rank = params.left.shape[2]
     starts = {
-        kind: bcpd.start_params(labelled, rank=rank, start=kind)
+        kind: start_params(labelled, rank=rank, start=kind)
         for kind in ("paper", "label")
     }
     ridge = Strengths(strengths.mu1 * 0, strengths.mu2, strengths.nu1 * 0, strengths[3])
