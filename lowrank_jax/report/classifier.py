@@ -11,7 +11,7 @@ import numpy as np
 from lowrank_jax.report.page import can_draw, draw_png
 
 if TYPE_CHECKING:
-    from lowrank_jax.estimators.classifier import Classifier, Fit
+    from lowrank_jax.estimators.classifier import Classifier, Fit, StrengthPath
 
 __all__ = ["can_draw", "convergence", "path", "patterns"]
 

@@ -73,7 +73,7 @@ class Info(NamedTuple):
     step_size: jax.Array  # ()  of the line search; 0 where it found none
     num_evaluations: jax.Array  # () int32  of the objective and its gradient
     relative_change: jax.Array  # ()  decrease of the objective, relative
-    converged: jax.Array  # () bool: as `owlqn.progress` tells
+    converged: jax.Array  # () bool: as `quasi_newton.progress` tells
 
 
 def lettered_lattice(
@@ -118,7 +118,7 @@ def learner(
         the weights. Static.
       max_evaluations: of one line search. Static.
       tolerance: relative decrease of the objective below which `Info.converged` is
-        True, if a step was taken (`owlqn.progress`). May be traced.
+        True, if a step was taken (`quasi_newton.progress`). May be traced.
       dtype: of the weights.
     """
     checks.positive(strength=strength)
@@ -145,18 +145,8 @@ def learner(
             state.search,
             max_evaluations=max_evaluations,
         )
-        change, converged = quasi_newton.progress(
-            stepped, jnp.asarray(tolerance, dtype)
-        )
-        info = Info(
-            objective=stepped.objective,
-            gradient_norm=stepped.gradient_norm,
-            step_size=stepped.step_size,
-            num_evaluations=stepped.num_evaluations,
-            relative_change=change,
-            converged=converged,
-        )
-        return State(unravel(stepped.params), stepped.search), info
+        common = quasi_newton.common_info(stepped, jnp.asarray(tolerance, dtype))
+        return State(unravel(stepped.params), stepped.search), Info(**common)
 
     return Learner(init, update)
 

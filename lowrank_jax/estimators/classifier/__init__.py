@@ -1,5 +1,6 @@
-"""Classifiers of matrices: `fit` and `select` as functions."""
+"""Classifiers of matrices: an object with `fit`, and the functions beneath it."""
 
+from lowrank_jax.estimators.classifier.estimator import BilinearClassifier
 from lowrank_jax.estimators.classifier.fitting import (
     PICTURES,
     STRENGTH,
@@ -16,6 +17,7 @@ from lowrank_jax.estimators.classifier.fitting import (
 __all__ = [
     "PICTURES",
     "STRENGTH",
+    "BilinearClassifier",
     "Classifier",
     "Fit",
     "Scaling",
