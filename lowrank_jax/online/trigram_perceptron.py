@@ -9,9 +9,9 @@ with :math:`\Phi` the counts of all sub-patterns of the word's trigrams. The ave
 w over rounds is kept lazily, as in `perceptron`:
 :math:`\sum_t (t-1)\,C\,\Delta\Phi^t`.
 
-The candidates of a letter are consecutive ids, so what a trigram of letters reads of
-each table is a small block of it: one slice a table, not a look-up a candidate. The
-blocks are added up and at once maximised over the oldest symbol.
+The candidates of a letter are consecutive ids. So what a trigram of letters reads of
+each table is a small block of it: one slice per table, not one look-up per candidate.
+The blocks are added up and at once maximised over the oldest symbol.
 """
 
 import dataclasses
@@ -80,13 +80,13 @@ def stream(
     """Return a stream of one `Word` per word, on the device.
 
     Args:
-      alphabet: of the training corpus.
-      words: from `data.encode_words`, all true pairs known.
-      has_end: whether the end of a word is seen; as in `trigram_crf.lettered_lattice`,
-        with which the model predicts.
+      alphabet: Bi-symbols of the training corpus.
+      words: Words from `data.encode_words`, all true pairs known.
+      has_end: True scores the end of a word, as in `trigram_crf.lettered_lattice`, with
+        which the model predicts.
 
     Raises:
-      InputError: if a true pair is not known.
+      InputError: If a true pair is not known.
     """
     num_unknown = int((words.gold[words.inside] < 0).sum())
     if num_unknown:
@@ -122,10 +122,11 @@ def learner(
     """Build the pair ``(init, update)``; both are pure.
 
     Args:
-      step_size: :math:`C`, positive. May be traced. The predictions do not depend on
-        it, the loss does.
-      averaging: ``"dual"`` for the averaged perceptron, ``"none"`` for the last.
-      dtype: of the weights.
+      step_size: Step size :math:`C`, positive. May be traced. The predictions do not
+        depend on it, the loss does.
+      averaging: ``"dual"`` for the averaged perceptron, ``"none"`` for the last
+        weights.
+      dtype: Type of the weights.
     """
     checks.positive(step_size=step_size)
     checks.choice(("dual", "none"), averaging=averaging)

@@ -75,15 +75,16 @@ def learner(
 
     Args:
       penalty: ``"l2"`` or ``"l1"``.
-      strength: :math:`c`, positive; the larger, the weaker the penalty. May be traced.
-      memory_size: pairs of vectors that L-BFGS remembers, each pair twice the size of
-        the weights. First-order features on all 19 templates of CoNLL-2000 make
-        weights of 685 MB: 13.7 GB at 10, 4.1 GB at 3, and some 7 GB beside for the
-        gradient and the line search. Static.
-      max_evaluations: of one line search. Static.
-      tolerance: relative decrease of the objective below which `Info.converged` is
+      strength: Number :math:`c`, positive; the larger, the weaker the penalty. May be
+        traced.
+      memory_size: Pairs of vectors that L-BFGS remembers, each pair twice the size of
+        the weights. First-order features on all 19 templates of CoNLL-2000 make weights
+        of 685 MB: 13.7 GB at 10, 4.1 GB at 3, and some 7 GB beside for the gradient and
+        the line search. Static.
+      max_evaluations: Largest number of evaluations per line search. Static.
+      tolerance: Relative decrease of the objective below which `Info.converged` is
         True, if a step was taken (`quasi_newton.progress`). May be traced.
-      dtype: of the weights.
+      dtype: Type of the weights.
     """
     checks.choice(("l1", "l2"), penalty=penalty)
     checks.positive(strength=strength)
@@ -156,8 +157,8 @@ def negative_log_likelihood(
     r"""Return :math:`-\sum_j \log p_w(y^j \mid x^j)` and its gradient.
 
     Args:
-      params: w.
-      lanes: the corpus.
+      params: Weights w.
+      lanes: Corpus in lanes.
     """
     labels = lanes.space.num_labels
 

@@ -216,30 +216,32 @@ def learner(
     r"""Build the pair ``(init, update)`` on `Labelled` matrices; both are pure.
 
     Args:
-      rank: r, at most the smaller side of a matrix; that of `start` where it is given.
-        Static.
-      mu1: of :math:`\|U\|_1` (SBLR-Eq5), zero or more. May be traced, like the next.
-      mu2: of :math:`\frac12\|U\|_F^2`.
-      nu1: of :math:`\|V\|_1`.
-      nu2: of :math:`\frac12\|V\|_F^2`.
-      left_penalty: :math:`r_1` in the place of mu1 and mu2.
-      right_penalty: :math:`r_2` in the place of nu1 and nu2.
-      solver: ``"proximal"``, one step a block (Algorithms 2 and 3), or ``"minimise"``,
-        each block solved to `block_tolerance` (Algorithm 1).
-      step: constant of a proximal step: ``"backtracking"`` (SBLR-Eq13..16), ``"tight"``
-        (DR-S1, DR-S2) or ``"lemma"`` (SBLR-L3.1, L6.1); ``"minimise"`` takes none.
-      start: ``"paper"`` (SBLR-I1), ``"label"`` (its correction) or the factors given.
-      scale_start: whether the factors are scaled to where F is least; None does so for
-        ``"label"`` alone.
-      tolerance: epsilon of Eq. (8). May be traced.
-      growth: :math:`\eta` of the backtracking, above 1. May be traced.
-      least_constant: :math:`L_{\min}` of the backtracking and of
+      rank: Rank r, at most the smaller side of a matrix; the rank of `start` if it is
+        given as factors. Static.
+      mu1: Strength of :math:`\|U\|_1` (SBLR-Eq5), zero or more. May be traced.
+      mu2: Strength of :math:`\frac12\|U\|_F^2`. May be traced.
+      nu1: Strength of :math:`\|V\|_1`. May be traced.
+      nu2: Strength of :math:`\frac12\|V\|_F^2`. May be traced.
+      left_penalty: Penalty :math:`r_1` in place of mu1 and mu2.
+      right_penalty: Penalty :math:`r_2` in place of nu1 and nu2.
+      solver: Solver of a block: ``"proximal"``, one step per block (Algorithms 2 and
+        3), or ``"minimise"``, each block solved to `block_tolerance` (Algorithm 1).
+      step: Constant of a proximal step: ``"backtracking"`` (SBLR-Eq13..16), ``"tight"``
+        (DR-S1, DR-S2) or ``"lemma"`` (SBLR-L3.1, L6.1). ``"minimise"`` takes none.
+      start: Start of the descent: ``"paper"`` (SBLR-I1), ``"label"`` (its correction)
+        or factors.
+      scale_start: True scales the factors of the start to where F is least. None does
+        so for ``"label"`` alone.
+      tolerance: Epsilon of Eq. (8). May be traced.
+      growth: Factor :math:`\eta` of the backtracking, above 1. May be traced.
+      least_constant: Constant :math:`L_{\min}` of the backtracking and of
         `Info.decrease_slack`. May be traced.
-      block_tolerance: of ``"minimise"``, on the gradient mapping's norm.
-      max_block_steps: of ``"minimise"``, at most so many in a block. Static.
+      block_tolerance: Norm of the gradient mapping at which ``"minimise"`` ends a
+        block.
+      max_block_steps: Largest number of steps of ``"minimise"`` per block. Static.
 
     Raises:
-      InputError: if an argument is not as said, or would have no effect.
+      InputError: If an argument is out of range, or would have no effect.
     """
     settings = Settings(**locals())
     settings.check()

@@ -29,7 +29,7 @@ def check_start(start: str | Params, rank: int) -> None:
 
 
 def start_params(labelled: Labelled, *, rank: int, start: str = "paper") -> Params:
-    r"""Return the factors to start from, singular vectors of one matrix a class.
+    r"""Return the factors to start from, singular vectors of one matrix per class.
 
     ``"paper"``: :math:`U^0 = -u_{1..r}`, :math:`V^0 = v_{1..r}` of the mean matrix
     (SBLR-I1), the same for all classes. ``"label"``: :math:`+u`, :math:`+v` of
@@ -37,8 +37,8 @@ def start_params(labelled: Labelled, *, rank: int, start: str = "paper") -> Para
     score 0, where the labels that SBLR-I1 leaves out belong.
 
     Args:
-      labelled: the matrices.
-      rank: r.
+      labelled: Matrices with their classes.
+      rank: Rank r.
       start: ``"paper"`` or ``"label"``.
     """
     x = labelled.x
@@ -49,7 +49,7 @@ def start_params(labelled: Labelled, *, rank: int, start: str = "paper") -> Para
 
 
 def start_shares(targets: jax.Array, weights: jax.Array, start: str) -> jax.Array:
-    """Return the share (n, 1 or m) of each matrix in those of `start_vectors`."""
+    """Return the share (n, 1 or m) of each matrix in the means of `start_vectors`."""
     checks.choice(_STARTS, start=start)
     if start == "paper":
         return -weights[:, None]  # -u and v of a matrix are u and v of its negative

@@ -56,7 +56,7 @@ class State(NamedTuple):
     cost_sum: jax.Array  # ()  of eta_s times the Hamming cost, since then
     weight_sum: jax.Array  # ()  of eta_s, since then
     lower_bound: jax.Array  # ()  the best so far (DR-M2)
-    right: hankel.Params  # right vectors or multipliers: see `spectral.Proximal`
+    right: hankel.Params  # right vectors or multipliers: see `penalties.Proximal`
     num_iterations: jax.Array  # () int32  t - 1
 
 
@@ -98,29 +98,32 @@ def learner(
     r"""Build the pair ``(init, update)``; both are pure.
 
     Args:
-      order: symbols in the longest factor, 1 to 3.
-      lower_orders: ``"none"`` for :math:`F_k`, ``"stacked"`` or ``"separate"`` for
-        :math:`F_{[k]}`; see `models.hankel.basis`.
-      unfolding: ``"last"``, ``"first"`` or ``"both"``; see there. ``"both"`` learns
-        two tables, one unfolding penalised in each (the latent form: the penalty of
-        their sum is the infimal convolution of the two norms).
-      regulariser: ``"nuclear"``, ``"none"``, ``"frobenius"`` (the norm, as printed),
-        ``"squared_frobenius"`` (half its square) or ``"overlapped"``: the nuclear norms
-        of both unfoldings of *one* table of trigrams, added (DR-M3).
-      strength: :math:`\tau`, zero or more. May be traced.
-      block_strengths: factors of the strength, one a block of the basis; None for 1.
-      step_size: :math:`c` of :math:`\eta_t = c/\sqrt t`, which may be traced; or any
-        optax schedule, a function of the number of steps done.
+      order: Number of symbols in the longest factor, 1 to 3.
+      lower_orders: Lower orders: ``"none"`` for :math:`F_k`, ``"stacked"`` or
+        ``"separate"`` for :math:`F_{[k]}`; see `models.hankel.basis`.
+      unfolding: Unfolding of the table: ``"last"``, ``"first"`` or ``"both"``; see
+        `models.hankel.basis`. ``"both"`` learns two tables, one unfolding penalised in
+        each (the latent form: the penalty of their sum is the infimal convolution of
+        the two norms).
+      regulariser: Penalty: ``"nuclear"``, ``"none"``, ``"frobenius"`` (the norm, as
+        printed), ``"squared_frobenius"`` (half its square) or ``"overlapped"``: the
+        nuclear norms of both unfoldings of *one* table of trigrams, added (DR-M3).
+      strength: Strength :math:`\tau`, zero or more. May be traced.
+      block_strengths: Factors of the strength, one per block of the basis; None for 1.
+      step_size: Number :math:`c` of :math:`\eta_t = c/\sqrt t`, which may be traced; or
+        any optax schedule, a function of the number of steps done.
       reduction: ``"sum"`` of hinges (the paper's) or ``"mean"`` over words.
-      half: thresholds of half the size, as the printed proximal problem has (SMM-N6);
-        the same as half the strength.
-      has_boundary: whether factors over the boundary symbol count.
-      svt: ``"full"`` (through the Gram matrix), ``"svd"`` or ``"truncated"``.
-      max_rank: room of the truncated one; `Info.is_complete` tells if it sufficed.
-      num_subspace_steps: of the truncated one, at least 1. Static.
-      gap_every: iterations from one lower bound to the next. Static.
-      tolerance: gap, relative to the objective, within which `Info.converged` is True.
-      dtype: of the matrices.
+      half: True halves the thresholds, as the printed proximal problem does (SMM-N6).
+        This is the same as half the strength.
+      has_boundary: True scores factors over the boundary symbol.
+      svt: Thresholding: ``"full"`` (through the Gram matrix), ``"svd"`` or
+        ``"truncated"``.
+      max_rank: Largest rank of a truncated step; `Info.is_complete` tells if it
+        sufficed.
+      num_subspace_steps: Subspace iterations of a truncated step, at least 1. Static.
+      gap_every: Number of iterations from one lower bound to the next. Static.
+      tolerance: Gap, relative to the objective, within which `Info.converged` is True.
+      dtype: Type of the matrices.
     """
     blocks = hankel.basis(order, lower_orders=lower_orders, unfolding=unfolding)
     backward = splitting.Backward(
@@ -135,7 +138,7 @@ def learner(
         block_strengths = (1.0,) * len(blocks)
     if len(block_strengths) != len(blocks):
         raise checks.InputError(
-            f"`block_strengths` must have {len(blocks)} numbers, one a block, "
+            f"`block_strengths` must have {len(blocks)} numbers, one per block, "
             f"got {block_strengths}."
         )
     schedule = splitting.inverse_root(step_size)
@@ -221,7 +224,7 @@ def final_params(state: State, iterate: str = "last") -> hankel.Params:
     """Return the model to predict with.
 
     Args:
-      state: after the last iteration.
+      state: State after the last iteration.
       iterate: ``"last"``, ``"best"`` (smallest objective seen) or ``"average"``.
     """
     return splitting.final_params(state, iterate)

@@ -50,7 +50,7 @@ class State(NamedTuple):
     momentum: jax.Array  # ()  t_k
     curvature: jax.Array  # ()  L
     lower_bound: jax.Array  # ()  the best so far (DR-M2)
-    right: hankel.Params  # right vectors or multipliers: see `spectral.Proximal`
+    right: hankel.Params  # right vectors or multipliers: see `penalties.Proximal`
     num_iterations: jax.Array  # () int32
 
 
@@ -101,22 +101,24 @@ def learner(
     r"""Build the pair ``(init, update)``; both are pure.
 
     Args:
-      smoothing: :math:`\mu`, positive. May be traced.
-      order: this and the next as in `fobos.learner`.
-      lower_orders: see there.
-      unfolding: see there.
-      regulariser: see there.
-      strength: :math:`\tau`, zero or more. May be traced.
+      smoothing: Smoothing :math:`\mu`, positive. May be traced.
+      order: Number of symbols in the longest factor, 1 to 3.
+      lower_orders: Lower orders, as in `fobos.learner`.
+      unfolding: Unfolding of the table, as in `fobos.learner`.
+      regulariser: Penalty, as in `fobos.learner`.
+      strength: Strength :math:`\tau`, zero or more. May be traced.
       reduction: ``"sum"`` or ``"mean"``.
-      has_boundary: see there.
+      has_boundary: True scores factors over the boundary symbol.
       svt: ``"full"``, ``"svd"`` or ``"truncated"``.
-      max_rank: room of the truncated one; `Info.is_complete` tells if it sufficed.
-      num_subspace_steps: of the truncated one.
-      first_curvature: L at the start; doubled until it suffices. May be traced.
-      max_trials: of one search for L; `Info.is_accepted` tells if they sufficed, else
-        the step goes by the last L tried. Static.
-      tolerance: relative gap within which `Info.converged` is True. May be traced.
-      dtype: of the matrices.
+      max_rank: Largest rank of a truncated step; `Info.is_complete` tells if it
+        sufficed.
+      num_subspace_steps: Subspace iterations of a truncated step, at least 1. Static.
+      first_curvature: Curvature L at the start, doubled until it suffices. May be
+        traced.
+      max_trials: Largest number of trials of one search for L. If they do not suffice,
+        the step takes the last L and `Info.is_accepted` is False. Static.
+      tolerance: Relative gap within which `Info.converged` is True. May be traced.
+      dtype: Type of the matrices.
     """
     blocks = hankel.basis(order, lower_orders=lower_orders, unfolding=unfolding)
     backward = splitting.Backward(
@@ -247,7 +249,7 @@ def final_params(state: State, iterate: str = "last") -> hankel.Params:
     """Return the model to predict with.
 
     Args:
-      state: after the last iteration.
+      state: State after the last iteration.
       iterate: ``"last"`` or ``"best"`` (smallest unsmoothed objective seen).
     """
     return splitting.final_params(state, iterate)

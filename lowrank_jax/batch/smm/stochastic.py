@@ -1,15 +1,16 @@
 r"""Forward-backward splitting on mini-batches of words.
 
 The problem of `batch.fobos`, with the subgradient of a batch :math:`B_t` in place of
-that of all words:
+the subgradient of all words:
 
 .. math:: H_{t+1/2} = H_t - \eta_t \tfrac{m}{|B_t|} G_{B_t}(H_t), \qquad
           H_{t+1} = \operatorname{prox}_{(\sum\eta)\tau R}(H_{t+1/2})
 
-:math:`m/|B_t|`, the number of batches, makes it the subgradient of the sum in the mean.
-Thresholding costs as much for a batch as for all words, so it can be done every
-`prox_every` steps alone, with the step sizes since the last time added up. A batch's
-loss is measured before its step: the trace is of the loss ahead, not of one fixed H.
+With the number of batches :math:`m/|B_t|` as factor, the mean over batches is the
+subgradient of the sum. Thresholding costs as much for a batch as for all words. So it
+can be done every `prox_every` steps alone, with the step sizes since the last time
+added up. The loss of a batch is computed before the step on it. The trace therefore
+compares different H, not one.
 
 The examples are the batches of `streams.words.batches`, in a `streams.Stacked`.
 """
@@ -40,7 +41,7 @@ class State(NamedTuple):
     rank: jax.Array  # () int32, there
     step_sum: jax.Array  # ()  sum of step sizes
     pending: jax.Array  # ()  sum of step sizes since the last thresholding
-    right: hankel.Params  # right vectors or multipliers: see `spectral.Proximal`
+    right: hankel.Params  # right vectors or multipliers: see `penalties.Proximal`
     num_rounds: jax.Array  # () int32
 
 
@@ -77,21 +78,22 @@ def learner(
     r"""Build the pair ``(init, update)``; both are pure.
 
     Args:
-      num_batches: :math:`m/|B|`, as given to `streams.words.batches`.
-      order: this and all that follow as in `fobos.learner`.
-      lower_orders: see there.
-      unfolding: see there.
-      regulariser: see there.
-      strength: :math:`\tau`, zero or more. May be traced.
-      step_size: :math:`c` of :math:`\eta_t = c/\sqrt t` with t the number of batches
-        seen; may be traced; or any optax schedule.
+      num_batches: Number of batches :math:`m/|B|`, as given to `streams.words.batches`.
+      order: Number of symbols in the longest factor, 1 to 3.
+      lower_orders: Lower orders, as in `fobos.learner`.
+      unfolding: Unfolding of the table, as in `fobos.learner`.
+      regulariser: Penalty, as in `fobos.learner`.
+      strength: Strength :math:`\tau`, zero or more. May be traced.
+      step_size: Number :math:`c` of :math:`\eta_t = c/\sqrt t`, with t the number of
+        batches seen, which may be traced; or any optax schedule.
       reduction: ``"sum"`` or ``"mean"``.
-      has_boundary: see there.
+      has_boundary: True scores factors over the boundary symbol.
       svt: ``"full"``, ``"svd"`` or ``"truncated"``.
-      max_rank: room of the truncated one; `Info.is_complete` tells if it sufficed.
-      num_subspace_steps: of the truncated one.
-      prox_every: steps from one thresholding to the next. Static.
-      dtype: of the matrices.
+      max_rank: Largest rank of a truncated step; `Info.is_complete` tells if it
+        sufficed.
+      num_subspace_steps: Subspace iterations of a truncated step, at least 1. Static.
+      prox_every: Number of steps from one thresholding to the next. Static.
+      dtype: Type of the matrices.
     """
     blocks = hankel.basis(order, lower_orders=lower_orders, unfolding=unfolding)
     backward = splitting.Backward(
@@ -160,8 +162,8 @@ def final_params(state: State, iterate: str = "last") -> hankel.Params:
     """Return the model to predict with.
 
     Args:
-      state: after the last step; with ``prox_every`` above 1, the last one of a round
-        of that many has the low rank.
+      state: State after the last step. With ``prox_every`` above 1 the state has low
+        rank only if its last step has thresholded.
       iterate: ``"last"`` or ``"average"``.
     """
     return splitting.final_params(state, iterate)

@@ -129,16 +129,16 @@ def learner(
 
     Args:
       ties: ``"projection"`` (the paper's) or ``"exact"``.
-      strength: :math:`\tau`, zero or more. May be traced.
-      step_size: :math:`c` of :math:`\eta_t = c/\sqrt t`, which may be traced; or any
-        optax schedule, a function of the number of steps done.
+      strength: Strength :math:`\tau`, zero or more. May be traced.
+      step_size: Number :math:`c` of :math:`\eta_t = c/\sqrt t`, which may be traced; or
+        any optax schedule, a function of the number of steps done.
       reduction: ``"sum"`` of hinges (the paper's) or ``"mean"`` over words.
-      has_boundary: whether factors over the boundary symbol count.
+      has_boundary: True scores factors over the boundary symbol.
       svt: ``"full"`` (through the Gram matrix) or ``"svd"``.
-      tolerance: of ADMM, and of the rank: singular values up to this share of
+      tolerance: Tolerance of ADMM, and of the rank: singular values up to this share of
         :math:`\|H_{t+1/2}\|_F` count as zero. Positive. May be traced.
-      max_prox_steps: of ADMM in one iteration, at least 1. Static.
-      dtype: of the matrix.
+      max_prox_steps: Largest number of steps of ADMM per iteration, at least 1. Static.
+      dtype: Type of the matrix.
     """
     checks.choice(("projection", "exact"), ties=ties)
     checks.choice(("sum", "mean"), reduction=reduction)
@@ -222,7 +222,7 @@ def final_params(state: State, iterate: str = "last") -> jax.Array:
     recovery of operators.
 
     Args:
-      state: after the last iteration.
+      state: State after the last iteration.
       iterate: ``"last"``, ``"best"`` (smallest objective seen) or ``"average"``.
     """
     params = splitting.final_params(state, iterate)

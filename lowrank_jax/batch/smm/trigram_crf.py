@@ -48,9 +48,9 @@ class LetteredLattice:
     """Words, and the letters of their bi-symbols.
 
     Attributes:
-      lattice: the words.
+      lattice: Words in lanes.
       letter_of: (n,) int32, the letter of each bi-symbol.
-      num_letters: static; K, boundary and unknown letter counted.
+      num_letters: Number of letters K, boundary and unknown letter counted. Static.
     """
 
     lattice: Lattice
@@ -82,9 +82,10 @@ def lettered_lattice(
     """Lay words out for training or for decoding all at once; on the host, once.
 
     Args:
-      alphabet: of the training corpus.
-      words: from `data.encode_words`; to train on, with all true pairs known.
-      has_end: whether the end of a word is seen. The same for training and prediction.
+      alphabet: Bi-symbols of the training corpus.
+      words: Words from `data.encode_words`. Training needs all true pairs known.
+      has_end: True scores the end of a word. Use the same value in training and
+        prediction.
     """
     return LetteredLattice(
         lattice=streams.words.lattice(alphabet, words, has_end=has_end),
@@ -113,13 +114,14 @@ def learner(
     """Build the pair ``(init, update)``; both are pure.
 
     Args:
-      strength: :math:`c`, positive; the larger, the weaker the penalty. May be traced.
-      memory_size: pairs of vectors that L-BFGS remembers, each pair twice the size of
+      strength: Number :math:`c`, positive; the larger, the weaker the penalty. May be
+        traced.
+      memory_size: Pairs of vectors that L-BFGS remembers, each pair twice the size of
         the weights. Static.
-      max_evaluations: of one line search. Static.
-      tolerance: relative decrease of the objective below which `Info.converged` is
+      max_evaluations: Largest number of evaluations per line search. Static.
+      tolerance: Relative decrease of the objective below which `Info.converged` is
         True, if a step was taken (`quasi_newton.progress`). May be traced.
-      dtype: of the weights.
+      dtype: Type of the weights.
     """
     checks.positive(strength=strength)
     checks.non_negative(tolerance=tolerance)
@@ -155,8 +157,8 @@ def predict(params: subpatterns.Params, data: LetteredLattice) -> LatticePaths:
     """Return the best paths; `decode.lattice_paths.paths_to_words` reads off the ids.
 
     Args:
-      params: of this learner or of `online.trigram_perceptron`.
-      data: from `lettered_lattice`; true pairs only count in `num_wrong`.
+      params: Weights of this learner or of `online.trigram_perceptron`.
+      data: Words from `lettered_lattice`. True pairs only count in `num_wrong`.
     """
     table = subpatterns.score_table(params, data.letter_of)
     return best_paths(table, data.lattice, cost=0.0)

@@ -1,28 +1,28 @@
 r"""Fit a classifier of matrices.
 
-`fit` takes matrices (n, s, t) and labels (n,), as scikit-learn does, brings the
-matrices to a common scale, solves the sparse bilinear logistic regression of
-`batch.bcpd` in one compiled program and returns a `Classifier`.
+`fit` takes matrices (n, s, t) and labels (n,), as scikit-learn does. It scales the
+matrices, solves the sparse bilinear logistic regression of `batch.bcpd` in one compiled
+program and returns a `Classifier`.
 
-Scale. A penalty means something only relative to the size of the data: EEG comes in
+Scale. A penalty means something only relative to the size of the data. EEG comes in
 volts (1e-5) or microvolts (50), images in 0..1 or 0..255, and the unit vectors that the
-descent starts from saturate or vanish with them. So the matrices are divided by one
-number by default, the standard deviation of all training values (``scale="global"``):
-the same strengths then fit data of any unit, zero stays zero, and the rows keep their
-proportions. ``"row"`` brings each row to mean 0 and standard deviation 1 (channels of
-different kinds); the shift only moves the bias, which no penalty holds. ``"none"``
-leaves the matrices as they are (the paper). The numbers are those of the training data;
-they are kept with the model and applied to all that it sees.
+descent starts from saturate or vanish with them. By default the matrices are therefore
+divided by the standard deviation of all training values (``scale="global"``). The same
+strengths then fit data of any unit, zero stays zero, and the rows keep their
+proportions. ``"row"`` brings each row to mean 0 and standard deviation 1, for channels
+of different kinds. The shift only moves the bias, which has no penalty. ``"none"``
+leaves the matrices as they are (the paper). The model keeps the scaling of the training
+data and applies it to every matrix.
 
-Strengths. By default a little :math:`\ell_1` on both sides: without any, a problem
-whose classes can be separated has no solution at all (errata SBLR-R4.1). Zero weights
-are stationary, and with :math:`\ell_1` on both sides a local minimum: strengths that
-are too large end there, whatever the data.
+Strengths. By default there is a little :math:`\ell_1` on both factors. Without any, a
+problem whose classes can be separated has no solution at all (errata SBLR-R4.1). Zero
+is a stationary point, and with :math:`\ell_1` on both factors a local minimum. If the
+strengths are too large, every fit ends at zero.
 
-Tolerance. The paper stops at 1e-3 or after 500 iterations; fits of rank 2 to
-three quarters of the training part of `bci2_iv` stopped there on a plateau (training
-accuracy 0.83, held out 0.74), where 1e-4 or 1000 iterations gave 0.94 and 0.79. The
-latter is the default here.
+Tolerance. The paper stops at 1e-3 or after 500 iterations. Fits of rank 2 to three
+quarters of the training part of `bci2_iv` stopped there on a plateau (training accuracy
+0.83, held out 0.74). A tolerance of 1e-4 or 1000 iterations gave 0.94 and 0.79, and is
+the default here.
 """
 
 import functools
@@ -61,7 +61,7 @@ __all__ = [
     "scaling_of",
 ]
 
-#: Of the absolute values, where neither a strength nor a penalty is given.
+#: Strength of the l1 penalty if neither a strength nor a penalty is given.
 STRENGTH = 1e-3
 
 _DESCENT = bcpd.Settings._fields
@@ -72,11 +72,11 @@ class Fit(NamedTuple):
     """What `fit` returns.
 
     Attributes:
-      classifier: the model.
-      traces: each field of `batch.bcpd.Info` stacked over the iterations, on the host;
-        one trace, or with one-vs-all of more than two classes one a class.
-      seconds: of the descent, compilation left out.
-      compile_seconds: of its compilation.
+      classifier: Fitted model.
+      traces: Traces on the host, each a `batch.bcpd.Info` stacked over sweeps. There is
+        one trace, or one per class with one-vs-all of more than two classes.
+      seconds: Duration of the descent without compilation.
+      compile_seconds: Duration of the compilation.
     """
 
     classifier: Classifier
@@ -120,40 +120,43 @@ def fit(
     Args:
       x: (n, s, t) real numbers; integers become float32.
       y: (n,) labels: whole numbers, words or truths.
-      rank: r, at most the smaller side of a matrix.
-      mu1: of :math:`\|U\|_1` (SBLR-Eq5), zero or more; for matrices to scale. Where
-        there is no other penalty 1e-3 unless given, and nu1 likewise.
-      mu2: of :math:`\frac12\|U\|_F^2`.
-      nu1: of :math:`\|V\|_1`.
-      nu2: of :math:`\frac12\|V\|_F^2`.
-      left_penalty: :math:`r_1` in the place of mu1 and mu2.
-      right_penalty: :math:`r_2` in the place of nu1 and nu2.
-      multi_class: of more than two classes: ``"joint"``, one model of all (Algorithm
-        3); ``"one-vs-all"``, one binary model a class, side by side (SBLR-M2); or
-        ``"binary"``, which refuses them.
-      scale: ``"global"`` divides all by the standard deviation of all training values,
-        ``"row"`` brings each row to mean 0 and deviation 1, ``"none"`` changes nothing.
-      solver: ``"proximal"``, one step a block (Algorithms 2 and 3), or ``"minimise"``,
-        each block solved to `block_tolerance` (Algorithm 1).
-      step: constant of a proximal step: ``"backtracking"`` (SBLR-Eq13..16), ``"tight"``
-        (DR-S1, DR-S2) or ``"lemma"`` (SBLR-L3.1, L6.1); ``"minimise"`` takes none.
-      start: ``"paper"`` (SBLR-I1), ``"label"`` (its correction) or the factors given.
-      scale_start: whether the factors are scaled to where F is least; None does so for
-        ``"label"`` alone.
-      tolerance: epsilon of the stopping rule, Eq. (8).
-      max_iterations: at most so many.
-      growth: :math:`\eta` of the backtracking, above 1.
-      least_constant: :math:`L_{\min}` of the backtracking and of the decrease that the
-        trace is held against.
-      block_tolerance: of ``"minimise"``, on the gradient mapping's norm.
-      max_block_steps: of ``"minimise"``, at most so many in a block.
-      row_names: of the s rows, for pictures.
+      rank: Rank r, at most the smaller side of a matrix.
+      mu1: Strength of :math:`\|U\|_1` (SBLR-Eq5) for scaled matrices, zero or more.
+        Without `left_penalty` it is 1e-3 unless given.
+      mu2: Strength of :math:`\frac12\|U\|_F^2`.
+      nu1: Strength of :math:`\|V\|_1`. Without `right_penalty` it is 1e-3 unless given.
+      nu2: Strength of :math:`\frac12\|V\|_F^2`.
+      left_penalty: Penalty :math:`r_1` in place of mu1 and mu2.
+      right_penalty: Penalty :math:`r_2` in place of nu1 and nu2.
+      multi_class: Treatment of more than two classes: ``"joint"``, one model of all
+        (Algorithm 3); ``"one-vs-all"``, one binary model per class, side by side
+        (SBLR-M2); or ``"binary"``, which refuses them.
+      scale: Scaling of the matrices: ``"global"`` divides all by the standard deviation
+        of all training values, ``"row"`` brings each row to mean 0 and deviation 1,
+        ``"none"`` changes nothing.
+      solver: Solver of a block: ``"proximal"``, one step per block (Algorithms 2 and
+        3), or ``"minimise"``, each block solved to `block_tolerance` (Algorithm 1).
+      step: Constant of a proximal step: ``"backtracking"`` (SBLR-Eq13..16), ``"tight"``
+        (DR-S1, DR-S2) or ``"lemma"`` (SBLR-L3.1, L6.1). ``"minimise"`` takes none.
+      start: Start of the descent: ``"paper"`` (SBLR-I1), ``"label"`` (its correction)
+        or factors.
+      scale_start: True scales the factors of the start to where F is least. None does
+        so for ``"label"`` alone.
+      tolerance: Epsilon of the stopping rule, Eq. (8).
+      max_iterations: Largest number of sweeps.
+      growth: Factor :math:`\eta` of the backtracking, above 1.
+      least_constant: Constant :math:`L_{\min}` of the backtracking and of the decrease
+        that the trace is compared with.
+      block_tolerance: Norm of the gradient mapping at which ``"minimise"`` ends a
+        block.
+      max_block_steps: Largest number of steps of ``"minimise"`` per block.
+      row_names: Names of the s rows, for pictures.
 
     Returns:
       The classifier and how it came about.
 
     Raises:
-      InputError: if matrices, labels or an argument are not as said, or an argument
+      InputError: If matrices, labels or an argument are out of range, or if an argument
         would have no effect.
     """
     given = dict(locals())
@@ -195,7 +198,7 @@ def fit(
 
 
 def _strengths(settings: Mapping[str, Any]) -> dict[str, float]:
-    """Return mu1 and nu1, where they are left open the usual one."""
+    """Return mu1 and nu1, or the usual strength where they are None."""
     result = {}
     for name, penalty in (("mu1", "left_penalty"), ("nu1", "right_penalty")):
         usual = STRENGTH if settings[penalty] is None else 0.0
@@ -207,10 +210,10 @@ class Prepared(NamedTuple):
     """Training data as the learner takes them.
 
     Attributes:
-      labelled: to scale.
-      classes: in order.
-      scaling: of the matrices.
-      is_one_vs_all: whether each class gets a problem of its own.
+      labelled: Scaled matrices.
+      classes: Labels in order.
+      scaling: Scaling of the matrices.
+      is_one_vs_all: True if each class gets a problem of its own.
     """
 
     labelled: Labelled
@@ -226,10 +229,10 @@ def prepare(
     scale: str = "global",
     multi_class: str = "joint",
 ) -> Prepared:
-    """Check training data and bring them to scale; arguments as those of `fit`.
+    """Check training data and scale them; the arguments are explained by `fit`.
 
     Raises:
-      InputError: if matrices, labels or an argument are not as said.
+      InputError: If matrices, labels or an argument are out of range.
     """
     checks.choice(_MULTI_CLASS, multi_class=multi_class)
     x, y = check_matrices(x), _labels(y)
@@ -343,9 +346,9 @@ def regularisation_path(
     Args:
       x: (n, s, t).
       y: (n,) labels.
-      num_points: how many strengths, at least 2.
-      span: how far to go up and down, above 1.
-      **settings: as of `fit`, without penalties of one's own.
+      num_points: Number of strengths, at least 2.
+      span: Largest factor up and down, above 1.
+      **settings: Settings of `fit`, penalties excepted.
     """
     checks.whole(least=2, num_points=num_points)
     defaults = {k: v for k, v in (fit.__kwdefaults__ or {}).items() if k != "row_names"}
