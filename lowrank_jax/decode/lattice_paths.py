@@ -86,7 +86,7 @@ def best_paths(
     Args:
       table: (n, n, n) or (n, n), score of each factor, oldest symbol first.
       lattice: Words from `streams.words.lattice`.
-      cost: of one wrong symbol; 0 for plain decoding. May be traced.
+      cost: Cost of one wrong symbol; 0 for plain decoding. May be traced.
     """
     flat = _flat(table, lattice)
     cost = jnp.asarray(cost, table.dtype)
@@ -144,8 +144,8 @@ def smooth_maximum(
     Args:
       table: (n, n, n) or (n, n), score of each factor, oldest symbol first.
       lattice: Words from `streams.words.lattice`.
-      smoothing: mu, positive. May be traced.
-      cost: of one wrong symbol; 0 for none. May be traced.
+      smoothing: Smoothing mu, positive. May be traced.
+      cost: Cost of one wrong symbol; 0 for none. May be traced.
     """
     flat = _flat(table, lattice)
     cost = jnp.asarray(cost, table.dtype)

@@ -68,9 +68,9 @@ def score(
     """Return () the score F of one string.
 
     Args:
-      operators: the model.
+      operators: Model.
       symbols: (L,) int ids; what lies beyond `length` is ignored.
-      length: true length; None means all L.
+      length: Length of the string; None means all L.
     """
     symbols = jnp.asarray(symbols)
     is_inside = jnp.arange(symbols.shape[0]) < (
@@ -92,10 +92,10 @@ def recover(blocks: SubBlocks, rank: int) -> Operators:
     many states. Directions in which it is zero to rounding are left out (weight 0).
 
     Args:
-      blocks: as `hankel.sub_blocks` gives them, or of any other prefixes and suffixes:
-        `empty` (|P|, |S|), `symbols` (num_symbols, |P|, |S|), `prefixes` (|P|,) and
-        `suffixes` (|S|,).
-      rank: number of states. Static.
+      blocks: Blocks as `hankel.sub_blocks` gives them, or blocks of any other prefixes
+        and suffixes: `empty` (|P|, |S|), `symbols` (num_symbols, |P|, |S|), `prefixes`
+        (|P|,) and `suffixes` (|S|,).
+      rank: Number of states. Static.
     """
     checks.whole(rank=rank)
     empty = blocks.empty
@@ -128,7 +128,7 @@ def trigram_table(operators: Operators, *, lower_orders: bool = False) -> jax.Ar
     """Return (m, m, m): what symbol c adds to the piecewise score after a and b.
 
     Args:
-      operators: the model, over m symbols.
+      operators: Model over m symbols.
       lower_orders: False for F(abc), the piecewise score of order 3 (SMM-Eq4); True
         for F(abc) + F(bc) + F(c), all orders up to 3 (SMM-N3).
     """

@@ -177,8 +177,8 @@ def scores(params: Params, example: Candidates) -> jax.Array:
     """Return the score of each candidate (TM-Eq1), -inf where there is none.
 
     Args:
-      params: of the model.
-      example: a list whose feature ids are cells (`data.lists.remap`).
+      params: Parameters of the model.
+      example: List whose feature ids are cells (`data.lists.remap`).
     """
     sizes = tuple(factor.shape[1] for factor in params)
     return candidates.scores(
@@ -212,10 +212,10 @@ def random(
     The vectors of all modes and components get the same length.
 
     Args:
-      key: of the random numbers.
-      shape: of the tensor.
-      dtype: of the entries.
-      lowest: entries are uniform between it and 1, before they are scaled.
+      key: Random key.
+      shape: Shape of the tensor.
+      dtype: Type of the entries.
+      lowest: Smallest entry. Entries are uniform between it and 1 before scaling.
     """
     keys = jax.random.split(key, shape.order)
     drawn = []

@@ -44,8 +44,8 @@ class Word:
       is_candidate: (P, C) bool, which of the window are.
       gold: (P,) int32 ids of the true pairs.
       num_trigrams: () int32, how many are scored.
-      num_letters: static; K, boundary and unknown letter counted.
-      num_symbols: static; n.
+      num_letters: Number of letters K (static), boundary and unknown letter counted.
+      num_symbols: Number of symbols n. Static.
     """
 
     letters: jax.Array

@@ -38,19 +38,19 @@ class Lattice:
     Attributes:
       table_base: (T, N) int32, where in the flat table a state's entries begin.
       delta_base: (T, N) int32, where in the previous step its predecessors begin.
-      is_wrong: (T, N) bool, whether the symbol c differs from the true one.
+      is_wrong: (T, N) bool, True if the symbol c differs from the true one.
       width: (T, B) int32, the number of predecessors of a lane's states.
       last_state: (B,) int32, the one state of each lane at the last step.
       position: (T, B) int32, ``word * max_length + index`` of the letter at a step, or
         -1 at a boundary.
       gold_cells: (num_cells,) int32, entries of the flat table on the true paths.
-      num_letters: () int32, of all words.
-      widths: static; of each group of states.
-      sizes: static; how many states each group has.
-      order: static; 2 or 3.
-      num_symbols: static; n.
-      num_words: static.
-      max_length: static.
+      num_letters: () int32, number of letters of all words.
+      widths: Width of each group of states. Static.
+      sizes: Number of states of each group. Static.
+      order: Order of the factors, 2 or 3. Static.
+      num_symbols: Number of symbols n. Static.
+      num_words: Number of words. Static.
+      max_length: Length of the longest word. Static.
     """
 
     table_base: jax.Array

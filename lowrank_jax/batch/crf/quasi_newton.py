@@ -107,11 +107,12 @@ def step(
     So the loss stands in the program once, and takes its time to compile once.
 
     Args:
-      value_and_gradient: of the smooth loss f.
-      strength: lambda; None for plain L-BFGS.
-      params: the weights w.
-      search: from `init` or the last iteration.
-      max_evaluations: of the line search; the step is halved after each.
+      value_and_gradient: Function that returns the smooth loss f and its gradient.
+      strength: Strength lambda; None for plain L-BFGS.
+      params: Weights w.
+      search: Search from `init` or the last iteration.
+      max_evaluations: Largest number of evaluations per line search. The step is halved
+        after each.
     """
     is_new = jnp.isinf(search.value)  # then the only trial is the start itself
     old_value, gradient = search.value, search.gradient
@@ -193,8 +194,8 @@ def progress(stepped: Stepped, tolerance: jax.Array) -> tuple[jax.Array, jax.Arr
     direction says nothing, and the next iteration starts afresh.
 
     Args:
-      stepped: from `step`.
-      tolerance: relative to the objective before, or to 1 if that is larger.
+      stepped: Iteration from `step`.
+      tolerance: Decrease relative to the objective before, or to 1 if 1 is larger.
     """
     before = stepped.objective_before
     size = jnp.maximum(jnp.abs(before), 1)
@@ -310,9 +311,9 @@ def pseudo_gradient(
     It is zero exactly at a minimum.
 
     Args:
-      params: w.
-      gradient: of f at w.
-      strength: lambda; None for 0.
+      params: Weights w.
+      gradient: Gradient of f at w.
+      strength: Strength lambda; None for 0.
     """
     if strength is None:
         return gradient

@@ -1,10 +1,10 @@
 """Bilinear logistic regression on matrices larger than the memory of the device.
 
-A sweep of `bcpd` reads the matrices twice and needs of them only the products with the
-factors, one row or column a matrix: these fit where the matrices do not. So the
-matrices stay on the host (an array, or a `numpy.memmap` on the disk) and go through
-the device in chunks, for the products alone. Each matrix's products are those of the
-run in one piece; nothing is sampled or approximated.
+A sweep of `bcpd` reads the matrices twice and needs only their products with the
+factors, one row or column per matrix. The products fit where the matrices do not. So
+the matrices stay on the host (an array, or a `numpy.memmap` on the disk) and go through
+the device in chunks, for the products alone. A run in one piece has the same products:
+nothing is sampled or approximated.
 """
 
 from collections.abc import Callable, Iterator

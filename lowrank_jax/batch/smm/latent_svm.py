@@ -53,10 +53,10 @@ class PaddedWords(NamedTuple):
 
     Attributes:
       candidates: (num_words, L, C) int32 ids.
-      is_candidate: the same shape, bool.
+      is_candidate: (num_words, L, C) bool.
       gold: (num_words, L) int32, -1 where not known and beyond the end.
       lengths: (num_words,) int32.
-      symbols: (num_symbols,) int32, all ids; its length is that of the alphabet.
+      symbols: (num_symbols,) int32, all ids of the alphabet.
     """
 
     candidates: jax.Array
@@ -98,8 +98,8 @@ def best_scores(params: jax.Array, data: PaddedWords, added: jax.Array) -> jax.A
     """Return (num_words,), the best score over outputs and hidden states.
 
     Args:
-      params: w.
-      data: from `padded_words`.
+      params: Weights w.
+      data: Words from `padded_words`.
       added: (num_words, L, C), added to the score of each candidate; minus infinity
         forbids it.
     """
@@ -140,14 +140,14 @@ def learner(
     r"""Build the pair ``(init, update)``; both are pure.
 
     Args:
-      num_states: hidden states, at least 1. Static.
+      num_states: Hidden states, at least 1. Static.
       strength: :math:`\lambda`, zero or more. May be traced.
-      step_size: c of :math:`c/\sqrt t`, positive. May be traced.
-      num_inner_steps: subgradient steps a round, at least 1. Static.
-      start_scale: of the random weights to start from, positive: states that are
+      step_size: Number c of :math:`c/\sqrt t`, positive. May be traced.
+      num_inner_steps: Subgradient steps per round, at least 1. Static.
+      start_scale: Size of the random weights to start from, positive: states that are
         equal stay equal. May be traced.
       tolerance: `Info.converged` if a round gains less, relative to the objective.
-      dtype: of the weights.
+      dtype: Type of the weights.
     """
     checks.whole(num_states=num_states, num_inner_steps=num_inner_steps)
     checks.non_negative(strength=strength, tolerance=tolerance)
@@ -214,8 +214,8 @@ def predict(params: jax.Array, data: PaddedWords) -> jax.Array:
     """Return (num_words, L) int32 ids of the best outputs, -1 beyond the end.
 
     Args:
-      params: w.
-      data: from `padded_words`; labels are not read.
+      params: Weights w.
+      data: Words from `padded_words`. Labels are not read.
     """
     zeros = jnp.zeros(data.candidates.shape, params.dtype)
     taken = jax.grad(lambda added: best_scores(params, data, added).sum())(zeros)

@@ -1,8 +1,8 @@
 r"""Spectral max-margin tagging on a basis from which operators can be recovered.
 
 The problem and the iterations of `batch.fobos`, on the tied trigram basis of
-`models.hankel.tie_groups` (SMM-N5): rows are the strings of length 0, 1, 2, columns
-those of length 0, 1, and all entries uv that spell one string are equal,
+`models.hankel.tie_groups` (SMM-N5). Rows are the strings of length 0, 1, 2, columns
+the strings of length 0, 1. All entries uv that spell one string are equal,
 
 .. math:: \min_{H \in \mathbb H} \; \sum_i L_{[3]}(x^i, y^i; H) + \tau\|H\|_*, \qquad
           H(u, v) = F(uv)                                 \qquad\text{(SMM-Eq8)}
@@ -22,7 +22,7 @@ multiplier of the iteration before.
 
 Then ``operators.recover(hankel.sub_blocks(final_params(state)), rank)`` makes a model
 with `rank` states (SMM-R1). If the block of P', S' is invertible but for symbols
-that are zero throughout (those of unseen letters), its rank is enough to give every
+that are zero throughout (symbols of unseen letters), its rank is enough to give every
 learnt score back; fewer states approximate. Words should be laid out with
 ``streams.words.lattice(..., has_end=True)``: else nothing ends in the boundary symbol,
 its column is zero, its row is not, and scores are lost.

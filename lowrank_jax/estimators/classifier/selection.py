@@ -3,8 +3,8 @@ r"""Choose the rank and the penalties of a bilinear model by cross-validation.
 As the paper does it (SBLR-E3): first the rank, without penalties; then a grid over
 :math:`\mu_1, \mu_2, \nu_1, \nu_2` at that rank. A fold is a vector of weights on the
 same matrices, so that all points of the grid on all folds are one `vmap`ped program,
-run in chunks that bound its memory. Fits that have converged make room for the next
-ones between rounds of a few sweeps: a chunk does not wait for its slowest.
+run in chunks that bound its memory. Every 25 sweeps, converged fits are replaced by new
+ones, so no fit waits for the slowest of its chunk.
 """
 
 import functools
@@ -50,13 +50,14 @@ class Selection(NamedTuple):
     """What cross-validation has chosen, and on what grounds.
 
     Attributes:
-      rank: chosen.
-      settings: mu1, mu2, nu1, nu2 chosen.
-      accuracy: of the choice, cross-validated: share of matrices labelled rightly by
-        the fit that had not seen them.
-      auc: of the choice, over all matrices' held-out scores; None for many classes.
-      rows: one a point: rank, settings, accuracy, auc, mean number of sweeps.
-      ranks: one a rank tried: rank, accuracy, auc.
+      rank: Chosen rank.
+      settings: Chosen mu1, mu2, nu1, nu2.
+      accuracy: Cross-validated accuracy of the choice: share of matrices labelled
+        rightly by the fit that had not seen them.
+      auc: Area under the curve of the choice, over all matrices' held-out scores; None
+        for many classes.
+      rows: One row per point: rank, settings, accuracy, auc, mean number of sweeps.
+      ranks: One row per rank tried: rank, accuracy, auc.
     """
 
     rank: int
@@ -92,8 +93,8 @@ def fold_weights(classes: np.ndarray, *, num_folds: int, seed: int = 0) -> np.nd
 
     Args:
       classes: (n,) labels.
-      num_folds: at least 2.
-      seed: of the shuffle.
+      num_folds: Number of folds, at least 2.
+      seed: Seed of the shuffle.
     """
     num_matrices = len(classes)
     checks.whole(least=2, num_folds=num_folds)
@@ -288,13 +289,13 @@ def select(
     Of equals the smaller rank and the stronger penalties are chosen.
 
     Args:
-      labelled: the training matrices.
-      num_folds: at least 2; the number of matrices leaves one out.
-      ranks: to try; one alone is taken without trying.
-      grid: values of mu1, mu2, nu1, nu2; one left out is 0; None takes `GRID`.
-      seed: of the folds.
-      say: told of the progress, a line at a time.
-      **options: of `cross_validate`.
+      labelled: Training matrices.
+      num_folds: Number of folds, at least 2. The number of matrices leaves one out.
+      ranks: Ranks to try. A single rank is taken without trying.
+      grid: Values of mu1, mu2, nu1, nu2; one left out is 0; None takes `GRID`.
+      seed: Seed of the folds.
+      say: Function that is called with a line of progress.
+      **options: Options of `cross_validate`.
     """
     if not ranks:
         raise InputError("`ranks` must name at least one rank.")
