@@ -121,10 +121,11 @@ def fit(
       x: (n, s, t) real numbers; integers become float32.
       y: (n,) labels: whole numbers, words or truths.
       rank: Rank r, at most the smaller side of a matrix.
-      mu1: Strength of :math:`\|U\|_1` (SBLR-Eq5) for scaled matrices, zero or more.
-        Without `left_penalty` it is 1e-3 unless given.
+      mu1: Strength of :math:`\|U\|_1` (SBLR-Eq5) for scaled matrices, zero or more. If
+        U has no penalty of its own, the default is 1e-3.
       mu2: Strength of :math:`\frac12\|U\|_F^2`.
-      nu1: Strength of :math:`\|V\|_1`. Without `right_penalty` it is 1e-3 unless given.
+      nu1: Strength of :math:`\|V\|_1`. If V has no penalty of its own, the default is
+        1e-3.
       nu2: Strength of :math:`\frac12\|V\|_F^2`.
       left_penalty: Penalty :math:`r_1` in place of mu1 and mu2.
       right_penalty: Penalty :math:`r_2` in place of nu1 and nu2.
