@@ -284,7 +284,7 @@ def duality_gap(seed: int = 0, *, num_iterations: int = 300) -> Gap:
         return lax.scan(one, state, length=num_iterations)[1]
 
     with jax.enable_x64(True):
-        lattice = fobos.lay_out(alphabet, encode_words(alphabet, corpus))
+        lattice = streams.words.lattice(alphabet, encode_words(alphabet, corpus))
         trace = jax.device_get(program(lattice))
     return Gap(trace.objective, trace.best_objective, trace.lower_bound)
 

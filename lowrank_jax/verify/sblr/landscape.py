@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import jax
 import jax.numpy as jnp
 
-from lowrank_jax.batch.sblr import bcpd
+from lowrank_jax.batch.sblr.start import start_params
 from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.theory.certificate import Certificate
 from lowrank_jax.theory.sblr import landscape, lipschitz
@@ -38,7 +38,7 @@ def _zero(certify: Certify, trial: Trial) -> Certificate:
 
 def _start(certify: Certify, trial: Trial, start: str) -> Certificate:
     rank = trial.params.left.shape[2]
-    first = bcpd.start_params(trial.labelled, rank=rank, start=start)
+    first = start_params(trial.labelled, rank=rank, start=start)
     return certify(first, trial.labelled)
 
 

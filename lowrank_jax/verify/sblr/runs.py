@@ -14,7 +14,6 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from lowrank_jax.batch.sblr import bcpd, fista
-from lowrank_jax.batch.sblr.block_step import Search
 from lowrank_jax.linalg import penalties
 from lowrank_jax.models import bilinear_logit
 from lowrank_jax.models.bilinear_logit import Params
@@ -132,13 +131,12 @@ def _run(problem: Problems, num_sweeps: int) -> tuple[Sweeps, jax.Array]:
     """Run Algorithm 2 with the backtracking of the paper."""
     labelled, strengths, start, least = problem
     parts = bcpd.stages(
-        strengths.left(),
-        strengths.right(),
-        Search("backtracking", 1.5, least),
-        solver="proximal",
-        tolerance=0.0,
-        block_tolerance=1.0,
-        max_block_steps=1,
+        bcpd.Settings(
+            left_penalty=strengths.left(),
+            right_penalty=strengths.right(),
+            least_constant=least,
+            tolerance=0.0,
+        )
     )
     given = labelled.targets, labelled.weights
     features = bilinear_logit.left_features(labelled, start.right)

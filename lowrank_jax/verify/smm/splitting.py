@@ -16,8 +16,9 @@ import numpy as np
 from lowrank_jax.batch.smm import fobos as learners
 from lowrank_jax.batch.smm import smoothed
 from lowrank_jax.batch.smm.hinge import hinge, smoothed_hinge
+from lowrank_jax.data.bisymbols import Alphabet, Words
 from lowrank_jax.models import hankel as models
-from lowrank_jax.streams.words import Lattice, lay_out
+from lowrank_jax.streams.words import Lattice, lattice
 from lowrank_jax.theory.certificate import at_most
 from lowrank_jax.theory.smm import splitting
 from lowrank_jax.verify.statement import Certify, Effort, Found, fails, proved
@@ -26,6 +27,13 @@ __all__: list[str] = []
 
 _FIRST, _NUM_CANDIDATES = np.array([0, 1, 3]), np.array([1, 2, 2])
 _NUM_SYMBOLS, _NUM_OUTPUTS = 5, 2
+_ALPHABET = Alphabet(
+    letters=np.array(["a", "b"]),
+    outputs=np.array(["", "0", "1", "0", "1"]),
+    letter_of=np.array([0, 1, 1, 2, 2]),
+    first=_FIRST,
+    num_candidates=_NUM_CANDIDATES,
+)
 _BLOCKS = models.basis(3)
 _SHAPE = _BLOCKS[0].shape(_NUM_SYMBOLS)
 _STRENGTHS = (0.0, 0.3, 1.0, 3.0, 20.0)  # tau
@@ -50,7 +58,10 @@ def _corpus(*, is_fixed: bool) -> _Corpus:
 
 
 def _lattice(corpus: _Corpus) -> Lattice:
-    return lay_out(*corpus, _FIRST, _NUM_CANDIDATES, order=3)
+    candidates = _FIRST[corpus.letters][..., None] + np.arange(_NUM_OUTPUTS)
+    mask = np.broadcast_to((corpus.letters > 0)[..., None], candidates.shape)
+    words = Words(corpus.letters, candidates, mask, corpus.gold, corpus.lengths)
+    return lattice(_ALPHABET, words, order=3)
 
 
 @jax.jit
