@@ -63,7 +63,7 @@ def run(
     split = smm_words.draw_split(smm_words.read_words(data_dir), 0, sizes)
     alphabet = data.alphabet_of(split.train)
     words = data.encode_words(alphabet, split.train)
-    lattice = jax.device_put(fobos.lay_out(alphabet, words))
+    lattice = jax.device_put(streams.words.lattice(alphabet, words))
     blocks = hankel.basis(3, unfolding=UNFOLDING)
     say(
         f"{split.train.num_sentences:,} words, {alphabet.num_symbols} bi-symbols, "
@@ -170,7 +170,7 @@ def _tagging(
     """Words a second, ours and CRFsuite, on the test words."""
     test, num_words = split.test, split.test.num_sentences
     words = data.encode_words(tagger.alphabet, test)
-    lattice = jax.device_put(fobos.lay_out(tagger.alphabet, words))
+    lattice = jax.device_put(streams.words.lattice(tagger.alphabet, words))
     table = hankel.score_table(tagger.blocks, tagger.params)
     decode = jax.jit(lambda table, lattice: best_paths(table, lattice, cost=0.0))
     seconds, paths = _time(decode, table, lattice)

@@ -107,7 +107,7 @@ def _crf(
     learner, seconds, compile_seconds = batch.crf.learner(**settings), 0.0, 0.0
     for done in loops.passes(
         learner,
-        streams.Whole(batch.crf.lay_out(task.train)),
+        streams.Whole(streams.lanes.lanes(task.train)),
         key=jax.random.key(0),
         num_passes=num_iterations,
     ):

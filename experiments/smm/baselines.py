@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.smm.words import Split
 from lowrank_jax import data, features, loops, metrics, models, streams
-from lowrank_jax.batch.smm import fobos, latent_svm
+from lowrank_jax.batch.smm import latent_svm
 from lowrank_jax.batch.smm import moments as spectral_moments
 from lowrank_jax.decode.lattice_paths import best_paths, paths_to_words
 from lowrank_jax.estimators import labelling
@@ -108,7 +108,7 @@ def fit_io_hmm(split: Split, size: int, num_states: Sequence[int]) -> dict[str, 
         True: spectral_moments.conditional_moments(words.alphabet, joint),
     }
     lattices = {
-        name: fobos.lay_out(words.alphabet, part)
+        name: streams.words.lattice(words.alphabet, part)
         for name, part in (("development", words.development), ("test", words.test))
     }
     decode = jax.jit(lambda table, lattice: best_paths(table, lattice, cost=0.0))
@@ -160,7 +160,7 @@ def fit_latent_svm(
     """
     words = _Words(split, size)
     train, development, test = (
-        latent_svm.lay_out(words.alphabet, part)
+        latent_svm.padded_words(words.alphabet, part)
         for part in (words.train, words.development, words.test)
     )
     predict = jax.jit(latent_svm.predict)

@@ -25,7 +25,7 @@ from jax import lax
 
 from experiments.smm import words as smm_words
 from experiments.smm.words import interval, shown
-from lowrank_jax import data
+from lowrank_jax import data, streams
 from lowrank_jax.batch.smm import fobos
 from lowrank_jax.batch.smm import tied as tied_fobos
 from lowrank_jax.decode.lattice_paths import best_paths, paths_to_words
@@ -176,7 +176,7 @@ def _rows(
 
     def part(corpus: data.Corpus) -> _Words:
         words = data.encode_words(alphabet, corpus)
-        lattice = fobos.lay_out(alphabet, words, has_end=method.has_end)
+        lattice = streams.words.lattice(alphabet, words, has_end=method.has_end)
         return _Words(words, jax.device_put(lattice))
 
     train_part, development, test = (

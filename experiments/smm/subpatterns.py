@@ -40,7 +40,7 @@ class _Task:
             for name in ("development", "test")
         }
         self._laid_out = {
-            name: jax.device_put(trigram_crf.lay_out(self.alphabet, words))
+            name: jax.device_put(trigram_crf.lettered_lattice(self.alphabet, words))
             for name, words in self._words.items()
         }
 
@@ -79,13 +79,13 @@ def fit_perceptron(
       seed: of the order of words.
     """
     task = _Task(split, size)
-    words = trigram_perceptron.lay_out(task.alphabet, task.train)
+    stream = trigram_perceptron.stream(task.alphabet, task.train)
     key = jax.random.key(seed)
-    state = jax.jit(trigram_perceptron.learner().init)(key, words)
+    state = jax.jit(trigram_perceptron.learner().init)(key, stream.example(0))
     best = _Best(-1.0, {}, None)
     for number in range(1, max(passes) + 1):
         order = loops.pass_order(key, number - 1, task.train.num_words)
-        state = _pass(state, words, order)
+        state = _pass(state, stream, order)
         if number in passes:
             params = _average(state)
             best = task.better(best, {"passes": number}, params)
@@ -109,7 +109,7 @@ def fit_crf(
       say: takes one line of progress.
     """
     task = _Task(split, size)
-    words = jax.device_put(trigram_crf.lay_out(task.alphabet, task.train))
+    words = jax.device_put(trigram_crf.lettered_lattice(task.alphabet, task.train))
     start = jax.jit(trigram_crf.learner().init)
     best = _Best(-1.0, {}, None)
     for strength in strengths:
@@ -128,16 +128,16 @@ def fit_crf(
 
 
 @jax.jit
-def _predict(params: subpatterns.Params, words: trigram_crf.Data) -> Any:
+def _predict(params: subpatterns.Params, words: trigram_crf.LetteredLattice) -> Any:
     return trigram_crf.predict(params, words)
 
 
 @functools.partial(jax.jit, donate_argnums=0)
 def _pass(
-    state: trigram_perceptron.State, words: trigram_perceptron.Word, order: jax.Array
+    state: trigram_perceptron.State, stream: streams.Stacked, order: jax.Array
 ) -> trigram_perceptron.State:
     learner = trigram_perceptron.learner()
-    return loops.run(learner, state, streams.Stacked(words), order)[0]
+    return loops.run(learner, state, stream, order)[0]
 
 
 @jax.jit
@@ -147,6 +147,6 @@ def _average(state: trigram_perceptron.State) -> subpatterns.Params:
 
 @functools.partial(jax.jit, donate_argnums=1)
 def _iterate(
-    strength: jax.Array, state: trigram_crf.State, words: trigram_crf.Data
+    strength: jax.Array, state: trigram_crf.State, words: trigram_crf.LetteredLattice
 ) -> tuple[trigram_crf.State, trigram_crf.Info]:
     return trigram_crf.learner(strength=strength).update(state, words)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from lowrank_jax import data, loops
+from lowrank_jax import data, loops, streams
 from lowrank_jax.batch.smm import fobos
 from lowrank_jax.decode.lattice_paths import LatticePaths, best_paths, paths_to_words
 from lowrank_jax.models import hankel
@@ -133,7 +133,7 @@ def make_task(split: Split, size: int) -> Task:
 
     def part(corpus: data.Corpus) -> Part:
         words = data.encode_words(alphabet, corpus)
-        return Part(words, jax.device_put(fobos.lay_out(alphabet, words)))
+        return Part(words, jax.device_put(streams.words.lattice(alphabet, words)))
 
     return Task(
         alphabet, part(train).lattice, part(split.development), part(split.test)

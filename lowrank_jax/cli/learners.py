@@ -32,8 +32,7 @@ class Spec(NamedTuple):
     """What the command line must know of a learner.
 
     Attributes:
-      module: with ``learner(**hyperparameters)`` and ``final_params(state)``; a batch
-        module also with ``lay_out(sequences)``, from which its ``update`` learns.
+      module: with ``learner(**hyperparameters)`` and ``final_params(state)``.
       kind: ``"online"`` (one sentence an update), ``"batch"`` (all of them) or
         ``"words"`` (all of them, as bi-symbols: `cli.commands.train_words`).
       model: ``"linear"``, ``"bilinear"`` or ``"hankel"``.

@@ -4,7 +4,6 @@ Kernels are written for one sentence, `vmap` outside; functions that end in `_ba
 written on many sentences at once, for speed. `scores` states the conventions.
 """
 
-from lowrank_jax.decode.associative import best_path_parallel
 from lowrank_jax.decode.cost import (
     hamming_cost,
     loss_augmented_path,
@@ -32,12 +31,6 @@ from lowrank_jax.decode.scaled import (
     safe_spread,
 )
 from lowrank_jax.decode.scores import Path, Scores, allow_labels
-from lowrank_jax.decode.trigram import (
-    best_path_trigram,
-    factor_scores,
-    log_partition_trigram,
-    marginals_trigram,
-)
 from lowrank_jax.decode.viterbi import best_path
 from lowrank_jax.decode.viterbi_batch import best_path_batch
 from lowrank_jax.streams.words import Lattice
@@ -53,20 +46,15 @@ __all__ = [
     "allow_labels",
     "best_path",
     "best_path_batch",
-    "best_path_parallel",
-    "best_path_trigram",
     "best_paths",
     "entropy",
-    "factor_scores",
     "hamming_cost",
     "k_best_paths",
     "log_partition",
     "log_partition_batch",
-    "log_partition_trigram",
     "loss_augmented_path",
     "marginals",
     "marginals_batch",
-    "marginals_trigram",
     "pair_counts",
     "path_score",
     "paths_to_words",

@@ -84,7 +84,9 @@ def run(size: Size, tell: Callable[[Result], None]) -> Demo:
 
 def _train(name: str, train: Corpus, test: Corpus, number: int) -> Result:
     alphabet = alphabet_of(train)
-    lattice = jax.device_put(fobos.lay_out(alphabet, encode_words(alphabet, train)))
+    lattice = jax.device_put(
+        streams.words.lattice(alphabet, encode_words(alphabet, train))
+    )
     regulariser, strength, step_size = _SETTINGS[name]
     learner = fobos.learner(
         regulariser=regulariser,

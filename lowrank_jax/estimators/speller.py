@@ -44,7 +44,7 @@ class WordTagger:
       params: one matrix a block of the basis.
       basis: the arguments of `models.hankel.basis`: order, lower_orders, unfolding.
       has_boundary: whether factors over the boundary symbol count.
-      has_end: whether the factor that ends a word counts (`fobos.lay_out`).
+      has_end: whether the factor that ends a word counts (`streams.words.lattice`).
       learner: name of the learner, for information.
       hyperparameters: that it was trained with, ready for JSON.
       metadata: a summary of the training, ready for JSON.
@@ -157,12 +157,9 @@ class WordTagger:
 
     def _predict(self, table: jax.Array, corpus: Corpus) -> np.ndarray:
         words = encode_words(self.alphabet, corpus)
-        lattice = lattices.lay_out(
-            words.letters,
-            words.gold,
-            words.lengths,
-            self.alphabet.first,
-            self.alphabet.num_candidates,
+        lattice = lattices.lattice(
+            self.alphabet,
+            words,
             order=int(self.basis["order"]),
             has_end=self.has_end,
         )

@@ -2,6 +2,7 @@
 
 from lowrank_jax.linalg import (
     max_tree,
+    norms,
     overlapped,
     penalties,
     prox,
@@ -19,6 +20,7 @@ __all__ = [
     "Subspace",
     "leading_subspace",
     "max_tree",
+    "norms",
     "orthonormalise",
     "overlapped",
     "penalties",

@@ -11,7 +11,7 @@ import numpy as np
 from lowrank_jax.report.page import can_draw, draw_png
 
 if TYPE_CHECKING:
-    from lowrank_jax.estimators.classifier import Classifier, Fit, Path
+    from lowrank_jax.estimators.classifier import Classifier, Fit, StrengthPath
 
 __all__ = ["can_draw", "convergence", "path", "patterns"]
 
@@ -213,7 +213,7 @@ def convergence(done: "Fit") -> bytes:
 
 def path(
     model: "Classifier",
-    found: "Path",
+    found: "StrengthPath",
     rows: Sequence[Mapping[str, Any]],
     ranks: Sequence[Mapping[str, Any]] = (),
 ) -> bytes:
@@ -331,7 +331,7 @@ def _draw_path(
     _title(axes, f"{word} weights along $\\mu_1$", f"{note}; each model to its largest")
 
 
-def _signs(found: "Path") -> np.ndarray:
+def _signs(found: "StrengthPath") -> np.ndarray:
     """Signs (k,) that make neighbours on the path agree, the first with v > 0 most."""
     right = found.right[:, 0, :, 0]
     signs = np.ones(len(right))

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli import files
-from lowrank_jax.cli.commands import verify as verify_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -70,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from lowrank_jax import demo as demos
     from lowrank_jax.demo import bol, bol_section, page, sblr, smm, tm
-    from lowrank_jax.verify import curves
+    from lowrank_jax.verify import curves, table
 
     size = demos.SMALL if arguments.small else demos.FULL
     with _verifying(size.statements) as verified:
@@ -92,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
         shown = curves.compute()
         _title("Statements of the papers")
         results, seconds = verified()
-    _say(verify_command.summary(results, seconds))
+    _say(table.summary(results, seconds))
     text = page.page(
         tagged,
         classified,

@@ -218,7 +218,7 @@ def _train(
         corpus=(
             streams.sentences.stream(sequences)
             if spec.kind == "online"
-            else streams.Whole(module.lay_out(sequences))
+            else streams.Whole(streams.lanes.lanes(sequences))
         ),
         num_sentences=train.num_sentences,
         seed=arguments.seed,

@@ -100,7 +100,7 @@ def _train(
     plain = learners.to_json(settings)
     alphabet = data.alphabet_of(train)
     words = data.encode_words(alphabet, train)
-    lattice = module.lay_out(alphabet, words, order=settings["order"])
+    lattice = streams.words.lattice(alphabet, words, order=settings["order"])
     job = training.Job(
         learner=learner,
         kind="batch",

@@ -1,12 +1,13 @@
-"""Classifiers of matrices: `fit` and `select` as functions."""
+"""Classifiers of matrices: an object with `fit`, and the functions beneath it."""
 
+from lowrank_jax.estimators.classifier.estimator import BilinearClassifier
 from lowrank_jax.estimators.classifier.fitting import (
     PICTURES,
     STRENGTH,
     Classifier,
     Fit,
-    Path,
     Scaling,
+    StrengthPath,
     fit,
     prepare,
     regularisation_path,
@@ -16,10 +17,11 @@ from lowrank_jax.estimators.classifier.fitting import (
 __all__ = [
     "PICTURES",
     "STRENGTH",
+    "BilinearClassifier",
     "Classifier",
     "Fit",
-    "Path",
     "Scaling",
+    "StrengthPath",
     "fit",
     "prepare",
     "regularisation_path",
