@@ -9,13 +9,12 @@ if TYPE_CHECKING:
     from lowrank_jax.theory.bol import curvature as curvature
     from lowrank_jax.theory.bol import duality as duality
     from lowrank_jax.theory.bol import margin as margin
+    from lowrank_jax.theory.bol import prior as prior
     from lowrank_jax.theory.bol import regret as regret
     from lowrank_jax.theory.bol import singular_pairs as singular_pairs
     from lowrank_jax.theory.bol import smoothness as smoothness
     from lowrank_jax.theory.bol import spectral as spectral
 
-_MODULES = (
-    "blocks curvature duality margin regret singular_pairs smoothness spectral".split()
-)
+_MODULES = "blocks curvature duality margin prior regret singular_pairs smoothness spectral".split()
 
 __all__, __getattr__, __dir__ = lazy.attach(__name__, {name: name for name in _MODULES})

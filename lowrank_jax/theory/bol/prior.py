@@ -133,8 +133,8 @@ def sweep_certificate(
 
     With a constant :math:`D > \sigma_1(\Theta_t)` throughout and the inner loop run to
     its end, the factors are :math:`(I - J_t/D)^{-1}` of the prior mean. From
-    :math:`\Theta_0 = 0` the prior mean is the start. From another :math:`\Theta_0` it is
-    :math:`(I - J_0/D)(\alpha_0, \beta_0)`. Proof: subtract the two equations of
+    :math:`\Theta_0 = 0` the prior mean is the start. From another :math:`\Theta_0` it
+    is :math:`(I - J_0/D)(\alpha_0, \beta_0)`. Proof: subtract the two equations of
     `resolvent` of rounds t and t-1.
 
     Args:
