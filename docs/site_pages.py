@@ -29,9 +29,9 @@ RESULTS = DOCS / "results"
 TOP = "lowrank_jax"
 
 
-#: Packages whose modules are run by a command and meant for nothing else: of these the
+#: The package of the command line: its modules are meant for nothing else, and the
 #: package alone is described.
-COMMANDS = ("bench", "cli", "reproduce")
+COMMANDS = "cli"
 
 
 def public_modules():
@@ -39,7 +39,7 @@ def public_modules():
     found = {TOP: lowrank_jax}
     for info in pkgutil.walk_packages(lowrank_jax.__path__, f"{TOP}."):
         parts = info.name.split(".")
-        if parts[-1].startswith("_") or (len(parts) > 2 and parts[1] in COMMANDS):
+        if parts[-1].startswith("_") or (len(parts) > 2 and parts[1] == COMMANDS):
             continue
         module = importlib.import_module(info.name)
         if hasattr(module, "__all__"):

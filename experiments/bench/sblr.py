@@ -1,4 +1,4 @@
-"""`bench sblr`: classifying matrices, ours and scikit-learn side by side.
+"""Classifying matrices, ours and scikit-learn side by side.
 
 Three measurements, compilation apart:
 
@@ -20,25 +20,23 @@ import os
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.protocol import Experiment, Result, Say, Setup
 from experiments.sblr.table1 import matrices_of, stream_ratio
 from experiments.sblr.tasks import CHUNK
+from experiments.tables import markdown
 from lowrank_jax import data, loops
 from lowrank_jax.batch.sblr import fista, sparse_newton
 from lowrank_jax.estimators.classifier import selection
 from lowrank_jax.streams.matrices import Labelled, label_matrices
 from lowrank_jax.types import Learner
 
-__all__ = ["NEEDS", "run"]
-
-#: Modules that this benchmark cannot do without.
-NEEDS = {"sklearn": "scikit-learn"}
+__all__ = ["EXPERIMENT"]
 
 UNIT = 50.0  # microvolts
 NUM_PEER_FITS = 60
@@ -51,21 +49,15 @@ _LIBLINEAR: dict[str, Any] = {"max_iter": 100_000, "intercept_scaling": 100.0}
 SHARES = (0.1, 0.01)  # of the strength from which on all weights are 0
 
 
-def run(
-    data_dir: Path | str | None = None, say: Callable[[str], None] = print
-) -> dict[str, Any]:
-    """Measure, and say each figure as it comes.
-
-    Args:
-      data_dir: where the data are; see `data.find`.
-      say: takes one line of text.
-    """
-    path = data.find("bci2_iv/sp1s_aa_100hz.npz", data_dir)
+def run(setup: Setup) -> Result:
+    """Measure, and say each figure as it comes."""
+    say = setup.say
+    path = data.find("bci2_iv/sp1s_aa_100hz.npz", setup.data_dir)
     read = data.read_matrices(path, split="train")
     assert read.y is not None
     x = np.asarray(read.x, np.float32) / np.float32(UNIT)
     points = selection.grid_points(selection.GRID)
-    result: dict[str, Any] = {
+    result: Result = {
         "device": jax.devices()[0].device_kind,
         "num_cores": os.cpu_count(),
     }
@@ -77,13 +69,37 @@ def run(
     return result
 
 
+def table(result: Result) -> str:
+    """Write the three measurements as Markdown."""
+    grid, stream = result["grid"], result["stream"]
+    rows = []
+    for case in result["sparse"]:
+        for row in case["rows"]:
+            is_there = row["seconds"] is not None
+            seconds = f"{row['seconds']:.4f} s" if is_there else row["words"]
+            ratio = f"{row['ratio']:.2f}" if "ratio" in row else ""
+            rows.append([f"{case['share']:g}", row["name"], seconds, ratio])
+    return (
+        f"BCI Competition II data set IV, {result['num_cores']} cores, one run, "
+        f"compilation apart. A grid of {grid['num_points']} points on "
+        f"{grid['num_folds']} folds: {grid['fits_per_second']:.0f} fits per second in "
+        "one program; scikit-learn's saga, fit by fit in two processes: "
+        f"{grid['peer_fits_per_second']:.1f}; ratio {grid['ratio']:.1f}. An iteration "
+        f"of Algorithm 2 on matrices of {stream['size']} x {stream['size']} takes "
+        f"{stream['ratio']:.1f} times as long as reading them once.\n\n"
+        + markdown(
+            ["strength", "sparse LR to the same objective", "time", "ratio"], rows
+        )
+    )
+
+
 def grid_speed(
     x: np.ndarray,
     y: np.ndarray,
     points: np.ndarray,
     num_folds: int,
     num_peer_fits: int,
-    say: Callable[[str], None],
+    say: Say,
 ) -> dict[str, float]:
     """Compare fits a second over a grid and folds."""
     labelled, _ = label_matrices(x, y)
@@ -177,7 +193,7 @@ def _peer_speed(
 
 
 def sparse_speed(
-    x: np.ndarray, y: np.ndarray, share: float, say: Callable[[str], None]
+    x: np.ndarray, y: np.ndarray, share: float, say: Say
 ) -> dict[str, Any]:
     """Compare seconds to an objective of sparse logistic regression.
 
@@ -358,3 +374,14 @@ def _skglm_to_goal(
     fits = [(f"tol {tol:.0e}", make(tol)) for tol in np.geomspace(1e-1, 1e-9, 17)]
     fits[-1][1]()  # compiles; a loose tolerance would end before it begins
     return _first_to_goal("skglm", fits, is_good)
+
+
+EXPERIMENT = Experiment(
+    "bench-sblr",
+    "Speed beside scikit-learn",
+    "a stand-in",
+    "BCI Competition II data set IV, and made matrices",
+    run,
+    table,
+    needs={"sklearn": "scikit-learn"},
+)

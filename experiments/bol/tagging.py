@@ -9,11 +9,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from experiments.tables import markdown, number
 from lowrank_jax import data, features, loops, models, online, streams
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.estimators import labelling
 
-__all__ = ["Method", "Scored", "Task", "fit", "make_task", "summary"]
+__all__ = ["Method", "Scored", "Task", "fit", "make_task", "summary", "table"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,3 +127,17 @@ def summary(name: str, runs: list[Scored], paper: float | None) -> dict[str, Any
         "mistakes_by_pass": runs[0].mistakes,
         "paper": paper,
     }
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Write rows of `summary` as Markdown; rows may name a template."""
+    has_templates = any("template" in row for row in rows)
+    cells = []
+    for row in rows:
+        spread = "" if row["f1_std"] is None else f" ± {row['f1_std']:.2f}"
+        names = [row["method"], *([row["template"]] if has_templates else [])]
+        seconds = f"{row['train_seconds']:.1f}"
+        f1 = f"{row['f1']:.2f}{spread}"
+        cells.append([*names, f1, seconds, number(row["paper"], ".1f")])
+    head = ["method", *(["template"] if has_templates else [])]
+    return markdown([*head, "F1", "seconds", "paper"], cells)

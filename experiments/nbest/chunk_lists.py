@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -22,10 +21,11 @@ from experiments.nbest.chunk_entries import make_rows
 from experiments.nbest.chunk_features import TEMPLATES, FeatureTable, instances
 from experiments.nbest.chunk_units import OUTSIDE, Chunkings, chunkings, count_chunks
 from experiments.nbest.jackknife import Labellings, jackknife, join, k_best, train_base
+from experiments.protocol import Say
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
 from lowrank_jax.data import Corpus, data_folders, find, read_conll
-from lowrank_jax.data.lists import Lists, take
+from lowrank_jax.data.lists import Lists
 from lowrank_jax.features import Encoder, read_template
 from lowrank_jax.store import checkpoint
 from lowrank_jax.streams.sentences import stream
@@ -35,9 +35,7 @@ __all__ = [
     "ChunkLists",
     "Split",
     "chunk_lists",
-    "corpus_f1",
     "make_chunk_lists",
-    "take_split",
 ]
 
 #: Growing training sets, 1:2:4:8 as the paper's sections 2, 2-3, 2-5 and 2-9.
@@ -48,7 +46,6 @@ _FORMAT = 1  # of the cache; goes up when lists of the same settings would chang
 _SPLITS = ("train", "development", "test")
 
 Path = str | os.PathLike[str]
-Say = Callable[[str], None]
 
 
 class Split(NamedTuple):
@@ -83,34 +80,6 @@ class ChunkLists(NamedTuple):
     num_raw_features: int
 
 
-def corpus_f1(split: Split, chosen: np.ndarray) -> float:
-    """Return the chunk F1 of a corpus in percent, as conlleval counts it.
-
-    Args:
-      split: the lists.
-      chosen: (num_lists,) the candidate chosen in each list, counted from its first.
-    """
-    places = np.asarray(split.lists.list_offsets)[:-1] + np.asarray(chosen)
-    correct = int(split.num_correct[places].sum())
-    total = int(split.num_predicted[places].sum()) + int(split.num_gold.sum())
-    return 200.0 * correct / total if total else 0.0
-
-
-def take_split(split: Split, indices: np.ndarray) -> Split:
-    """Return some of the lists with their counts, in the order given."""
-    offsets = np.asarray(split.lists.list_offsets)
-    places = np.concatenate(
-        [np.arange(offsets[i], offsets[i + 1]) for i in np.asarray(indices).tolist()]
-        or [np.zeros(0, np.int64)]
-    )
-    return Split(
-        lists=take(split.lists, indices),
-        num_correct=split.num_correct[places],
-        num_predicted=split.num_predicted[places],
-        num_gold=split.num_gold[np.asarray(indices)],
-    )
-
-
 def chunk_lists(
     data_dir: Path | None = None,
     *,
@@ -124,7 +93,6 @@ def chunk_lists(
     num_test: int | None = None,
     seed: int = 0,
     cache: Path | None = None,
-    use_cache: bool = True,
     say: Say = lambda line: None,
 ) -> ChunkLists:
     """Make the task from CoNLL-2000, or read it back if it was made before.
@@ -143,7 +111,6 @@ def chunk_lists(
       num_test: the first sentences of the test file; None takes all.
       seed: of the base taggers' shuffles.
       cache: folder to keep the lists in; None is ``nbest`` in the user's cache folder.
-      use_cache: whether to read and write it.
       say: takes a line of progress.
 
     Raises:
@@ -179,8 +146,6 @@ def chunk_lists(
         "score_scale": score_scale,
         "seed": seed,
     }
-    if not use_cache:
-        return make_chunk_lists(*parts, **settings, say=say)
     folder = data_folders()[-1] / "nbest" if cache is None else pathlib.Path(cache)
     path = folder / f"chunk-lists-{_digest(parts, settings)}.npz"
     if path.exists():

@@ -14,20 +14,21 @@ import itertools
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.protocol import Experiment, Result, Say, Setup
 from experiments.sblr import plain
+from experiments.tables import markdown
 from lowrank_jax import loops
 from lowrank_jax.batch.sblr import bcpd
 from lowrank_jax.streams.matrices import Labelled, label_matrices
 from lowrank_jax.types import Learner
 
-__all__ = ["matrices_of", "plot", "run", "stream_ratio", "table"]
+__all__ = ["EXPERIMENT", "matrices_of", "stream_ratio"]
 
 NUM_MATRICES = 100
 TOLERANCE = 1e-3
@@ -85,18 +86,12 @@ def _timed(call: Callable[..., Any], *given: Any) -> tuple[Any, float]:
     return found, float(np.median(seconds))
 
 
-def run(
-    scale: str,
-    data_dir: Path | str | None,
-    say: Callable[[str], None],
-    keep: Callable[[dict[str, Any]], None] = lambda result: None,
-) -> dict[str, Any]:
-    """Time all sizes, settings and seeds; see `sblr_table2.run` for the arguments."""
-    del data_dir  # the data are drawn
-    sizes, num_seeds = (SIZES, 5) if scale == "full" else (SIZES[:3], 2)
-    result: dict[str, Any] = {
+def run(setup: Setup) -> Result:
+    """Time all sizes, settings and seeds."""
+    sizes, num_seeds = (SIZES, 5) if setup.is_full else (SIZES[:3], 2)
+    result: Result = {
         "experiment": "sblr-table1",
-        "scale": scale,
+        "scale": setup.scale,
         "seeds": num_seeds,
         "num_matrices": NUM_MATRICES,
         "dtype": "float32",
@@ -107,16 +102,16 @@ def run(
         "rows": [],
     }
     for size in sizes:
-        result["rows"] += size_rows(size, num_seeds, say)
-        keep(result)
-    result["stream"] = stream_ratio(matrices_of(sizes[-1], 0), say)
+        result["rows"] += size_rows(size, num_seeds, setup.say)
+        setup.keep(result)
+    result["stream"] = stream_ratio(matrices_of(sizes[-1], 0), setup.say)
     return result
 
 
 def size_rows(
     size: int,
     num_seeds: int,
-    say: Callable[[str], None],
+    say: Say,
     algorithms: dict[str, Callable[..., Learner]] = ALGORITHMS,
 ) -> list[dict[str, Any]]:
     """Return the rows of one size: a setting and an algorithm each."""
@@ -208,7 +203,7 @@ def _compile(
 
 def stream_ratio(
     labelled: Labelled,
-    say: Callable[[str], None],
+    say: Say,
     *,
     num_iterations: int = 10,
     num_repeats: int = 5,
@@ -252,27 +247,25 @@ def stream_ratio(
     }
 
 
-def table(result: dict[str, Any]) -> str:
-    """Write the result as Markdown."""
+def table(result: Result) -> str:
+    """Write one table per setting and start, and the answers, as Markdown."""
     by = {(r["l2"], r["start"], r["size"], r["algorithm"]): r for r in result["rows"]}
     sizes = sorted({row["size"] for row in result["rows"]})
-    lines = [
+    parts = [
         f"{result['num_matrices']} matrices, float32, mean seconds / median iterations "
         f"of {result['seeds']} seeds{_fewer(result)}, the start counted, compilation "
         f"apart. {result['remark']} A ratio is the median over the seeds that both "
         "have. The paper's start leaves the labels out (errata, SBLR-I1); the label "
-        "start puts them in, and with it the iterations of Alg2 are near the paper's.\n"
+        "start puts them in, and with it the iterations of Alg2 are near the paper's."
+        "\n\n"
     ]
+    head = ["s = t", *ALGORITHMS, "start alone", "Alg1 (kept) / Alg2"]
+    head += ["Alg1 (X read) / Alg2", "F of Alg1, Alg2", "paper Alg1", "paper Alg2"]
     answers: dict[tuple[str, str], list[str]] = {}
     for l2, start in itertools.product(PAPER, STARTS):
-        lines += [
-            f"mu1 = nu1 = 0.1, mu2 = nu2 = {l2:g}, {start} start:\n",
-            f"| s = t | {' | '.join(ALGORITHMS)} | start alone "
-            "| Alg1 (kept) / Alg2 | Alg1 (X read) / Alg2 "
-            "| F of Alg1, Alg2 | paper Alg1 | paper Alg2 |",
-            "|---" * 10 + "|",
-        ]
+        parts.append(f"mu1 = nu1 = 0.1, mu2 = nu2 = {l2:g}, {start} start:\n\n")
         ratios: dict[str, list[float]] = {KEPT: [], PLAIN: []}
+        lines = []
         for size in sizes:
             rows = {name: by[l2, start, size, name] for name in ALGORITHMS}
             kept, alg2 = rows[KEPT], rows[ONE_STEP]
@@ -289,32 +282,30 @@ def table(result: dict[str, Any]) -> str:
                 else f"{r['paper_seconds']:g} / {r['paper_iterations']}"
                 for r in (kept, alg2)
             ]  # fmt: skip
-            lines.append(f"| {size} | " + " | ".join(cells) + " |")
+            lines.append([size, *cells])
         for name, each in ratios.items():
             answers.setdefault((start, name), []).append(_answer(l2, each))
-        lines.append("")
-    lines += [
-        f"Is Alg2 at least {LEAST_RATIO} times faster than Alg1 in both settings?\n",
-        "| start | against | answer |",
-        "|---|---|---|",
-    ]
-    for (start, name), texts in answers.items():
-        lines.append(f"| {start} | {name} | {'; '.join(texts)} |")
+        parts.append(markdown(head, lines) + "\n")
     printed = [
         _answer(l2, [row[0] / row[2] for row in rows.values()])
         for l2, rows in PAPER.items()
     ]
-    lines.append(f"| | the paper's own seconds | {'; '.join(printed)} |\n")
+    answers["", "the paper's own seconds"] = printed
+    lines = [[*key, "; ".join(texts)] for key, texts in answers.items()]
+    parts += [
+        f"Is Alg2 at least {LEAST_RATIO} times faster than Alg1 in both settings?\n\n",
+        markdown(["start", "against", "answer"], lines),
+    ]
     stream = result["stream"]
-    lines.append(
-        f"An iteration of Alg2 at s = t = {stream['size']} takes "
+    parts.append(
+        f"\nAn iteration of Alg2 at s = t = {stream['size']} takes "
         f"{1e3 * stream['iteration_seconds']:.1f} ms, {stream['ratio']:.2f} times as "
-        f"long as reading X once ({1e3 * stream['stream_seconds']:.1f} ms)."
+        f"long as reading X once ({1e3 * stream['stream_seconds']:.1f} ms).\n"
     )
-    return "\n".join(lines) + "\n"
+    return "".join(parts)
 
 
-def _fewer(result: dict[str, Any]) -> str:
+def _fewer(result: Result) -> str:
     """Say which sizes of the plain form have fewer seeds than usual."""
     fewer = {
         row["size"]: row["seeds"]
@@ -347,16 +338,10 @@ def _answer(l2: float, ratios: list[float]) -> str:
     )
 
 
-def plot(result: dict[str, Any], path: Path) -> None:
+def picture(figure: Any, result: Result) -> None:
     """Draw seconds against size, a panel a setting and start, the paper's dashed."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, panels = plt.subplots(
-        2, 2, figsize=(10.2, 6.4), layout="constrained", sharex=True, sharey=True
-    )
+    figure.set_size_inches(10.2, 6.4)
+    panels = figure.subplots(2, 2, sharex=True, sharey=True)
     cases = itertools.product(STARTS, PAPER)
     for axes, (start, l2) in zip(panels.flat, cases, strict=True):
         for name, colour in zip(ALGORITHMS, ("C3", "C1", "C0"), strict=True):
@@ -389,5 +374,14 @@ def plot(result: dict[str, Any], path: Path) -> None:
         axes.set_ylabel("seconds to q <= 1e-3")
     entries = panels[0, 0].get_legend_handles_labels()
     figure.legend(*entries, loc="outside right upper", frameon=False, fontsize=8)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+
+
+EXPERIMENT = Experiment(
+    "sblr-table1",
+    "SBLR Table 1: seconds of Algorithms 1 and 2 on growing matrices",
+    "data made as in the paper",
+    "two classes of normal matrices, 50 x 50 to 1000 x 1000",
+    run,
+    table,
+    picture,
+)

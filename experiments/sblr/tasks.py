@@ -6,7 +6,7 @@ matrix of the training part is taken off all matrices beforehand.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -26,7 +26,7 @@ __all__ = [
     "Task",
     "convex_scores",
     "evaluate",
-    "interval",
+    "evaluate_all",
     "view_folds",
 ]
 
@@ -104,6 +104,20 @@ def evaluate(method: Method, task: Task, *, rank: int | None = None) -> dict[str
     scores = _joined(method, parts, len(groups[0][0]))
     accuracy, auc = _figures(scores, task.codes[~task.is_train])
     return {"accuracy": accuracy, "auc": auc, "choice": choice}
+
+
+def evaluate_all(
+    methods: Sequence[Method], task: Task
+) -> Iterator[tuple[Method, dict[str, Any]]]:
+    """Evaluate methods in turn; a sparse method takes the rank that its plain one has.
+
+    Thus SBLR has the rank chosen for BLR, and M-SBLR the rank chosen for M-BLR.
+    """
+    ranks: dict[str, int | None] = {}
+    for method in methods:
+        found = evaluate(method, task, rank=ranks.get(method.name))
+        ranks[method.name.replace("BLR", "SBLR")] = found["choice"].get("rank")
+        yield method, found
 
 
 def _groups(method: Method, codes: np.ndarray, num_classes: int) -> list[np.ndarray]:
@@ -265,26 +279,3 @@ def view_folds(views: np.ndarray) -> np.ndarray:
     """
     kept = views[None] != np.arange(int(views.max()) + 1)[:, None]
     return kept / kept.sum(1, keepdims=True)
-
-
-@functools.cache
-def _quantile(degrees: int) -> float:
-    from scipy import stats
-
-    return float(stats.t.ppf(0.975, degrees))
-
-
-def interval(values: Sequence[float], *, test_over_train: float = 0.0) -> float:
-    """Return half the 95 % interval of a mean over repeated splits.
-
-    Args:
-      values: one a repetition, at least two.
-      test_over_train: sizes of the parts: random splits of one data set share most of
-        their matrices, and the variance of the mean is then (1/J + this) times that of
-        one repetition (Nadeau and Bengio, 2003); 0 where training parts are apart.
-    """
-    number = len(values)
-    spread = float(np.var(values, ddof=1))
-    return _quantile(number - 1) * float(
-        np.sqrt((1 / number + test_over_train) * spread)
-    )

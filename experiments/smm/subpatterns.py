@@ -6,13 +6,14 @@ chosen is scored on the test words.
 """
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
 
-from experiments.smm.words import Split
+from experiments.protocol import Say
+from experiments.smm.words import Best, Split, encode
 from lowrank_jax import data, loops, streams
 from lowrank_jax.batch.smm import trigram_crf
 from lowrank_jax.decode.lattice_paths import paths_to_words
@@ -22,23 +23,12 @@ from lowrank_jax.online import trigram_perceptron
 __all__ = ["fit_crf", "fit_perceptron"]
 
 
-class _Best(NamedTuple):
-    development: float
-    setting: dict[str, Any]
-    params: subpatterns.Params | None
-
-
 class _Task:
     """Training words of one size, and scoring."""
 
     def __init__(self, split: Split, size: int):
-        train = split.train.take(np.arange(min(size, split.train.num_sentences)))
-        self.alphabet = data.alphabet_of(train)
-        self.train = data.encode_words(self.alphabet, train)
-        self._words = {
-            name: data.encode_words(self.alphabet, getattr(split, name))
-            for name in ("development", "test")
-        }
+        self.alphabet, self.train, development, test = encode(split, size)
+        self._words = {"development": development, "test": test}
         self._laid_out = {
             name: jax.device_put(trigram_crf.lay_out(self.alphabet, words))
             for name, words in self._words.items()
@@ -49,22 +39,6 @@ class _Task:
         laid_out = self._laid_out[name]
         found = paths_to_words(_predict(params, laid_out), laid_out.lattice)
         return data.hamming_accuracy(self._words[name], found)
-
-    def better(
-        self, best: _Best, setting: dict[str, Any], params: subpatterns.Params
-    ) -> _Best:
-        """Return the better one on development words; of equal ones the first."""
-        score = self.score(params, "development")
-        return _Best(score, setting, params) if score > best.development else best
-
-    def result(self, best: _Best) -> dict[str, Any]:
-        """Score the best on the test words."""
-        assert best.params is not None
-        return {
-            "development": best.development,
-            "setting": best.setting,
-            "test": self.score(best.params, "test"),
-        }
 
 
 def fit_perceptron(
@@ -82,14 +56,15 @@ def fit_perceptron(
     words = trigram_perceptron.lay_out(task.alphabet, task.train)
     key = jax.random.key(seed)
     state = jax.jit(trigram_perceptron.learner().init)(key, words)
-    best = _Best(-1.0, {}, None)
+    best = Best()
     for number in range(1, max(passes) + 1):
         order = loops.pass_order(key, number - 1, task.train.num_words)
         state = _pass(state, words, order)
         if number in passes:
             params = _average(state)
-            best = task.better(best, {"passes": number}, params)
-    return task.result(best)
+            score = task.score(params, "development")
+            best = best.or_better(score, {"passes": number}, params)
+    return best.row(task.score(best.params, "test"))
 
 
 def fit_crf(
@@ -97,7 +72,7 @@ def fit_crf(
     size: int,
     strengths: Sequence[float],
     iterations: Sequence[int],
-    say: Callable[[str], None],
+    say: Say,
 ) -> dict[str, Any]:
     """Train by L-BFGS with an L2 penalty; choose and score as `fit_perceptron` does.
 
@@ -111,7 +86,7 @@ def fit_crf(
     task = _Task(split, size)
     words = jax.device_put(trigram_crf.lay_out(task.alphabet, task.train))
     start = jax.jit(trigram_crf.learner().init)
-    best = _Best(-1.0, {}, None)
+    best = Best()
     for strength in strengths:
         state = start(jax.random.key(0), words)
         for number in range(1, max(iterations) + 1):
@@ -120,11 +95,13 @@ def fit_crf(
             if number in iterations or is_done:
                 params = jax.tree.map(lambda part: part.copy(), state.params)
                 setting = {"strength": strength, "iterations": number}
-                best = task.better(best, setting, params)
+                score = task.score(params, "development")
+                best = best.or_better(score, setting, params)
             if is_done:
                 break
-        say(f"    trigram CRF c {strength:<5g} development {best[0]:.2f} so far")
-    return task.result(best)
+        so_far = f"development {best.development:.2f} so far"
+        say(f"    trigram CRF c {strength:<5g} {so_far}")
+    return best.row(task.score(best.params, "test"))
 
 
 @jax.jit

@@ -10,13 +10,15 @@ iterations are chosen alike for all methods.
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from experiments.protocol import Say
+from experiments.tables import markdown
 from lowrank_jax import data, loops
 from lowrank_jax.batch.smm import fobos
 from lowrank_jax.decode.lattice_paths import LatticePaths, best_paths, paths_to_words
@@ -25,18 +27,21 @@ from lowrank_jax.streams.words import Lattice
 
 __all__ = [
     "ITERATES",
+    "SIZES",
+    "Best",
     "Chosen",
+    "Encoded",
     "Part",
     "Setting",
     "Split",
     "Task",
     "accuracy",
     "choose",
+    "claims_table",
     "draw_split",
-    "interval",
+    "encode",
     "make_task",
     "read_words",
-    "shown",
 ]
 
 #: Sizes of training, development and test part (SMM-E1).
@@ -51,6 +56,35 @@ class Split(NamedTuple):
     train: data.Corpus
     development: data.Corpus
     test: data.Corpus
+
+
+class Encoded(NamedTuple):
+    """Bi-symbols of training words, and the words to score on."""
+
+    alphabet: data.Alphabet
+    train: data.Words
+    development: data.Words
+    test: data.Words
+
+
+class Best(NamedTuple):
+    """The best model so far on the development words; of equal ones the first."""
+
+    development: float = -1.0
+    setting: dict[str, Any] = {}
+    params: Any = None
+
+    def or_better(self, score: float, setting: dict[str, Any], params: Any) -> "Best":
+        """Return the better one of the two."""
+        return Best(score, setting, params) if score > self.development else self
+
+    def row(self, test: float) -> dict[str, Any]:
+        """Return the choice with its accuracy on the test words, ready for JSON."""
+        return {
+            "development": self.development,
+            "setting": self.setting,
+            "test": test,
+        }
 
 
 class Part(NamedTuple):
@@ -126,18 +160,28 @@ def draw_split(corpus: data.Corpus, seed: int, sizes: Sequence[int] = SIZES) -> 
     return Split(*(corpus.take(part) for part in parts))
 
 
-def make_task(split: Split, size: int) -> Task:
-    """Lay out the first `size` training words; the alphabet is of these alone."""
+def encode(split: Split, size: int) -> Encoded:
+    """Encode the first `size` training words; the alphabet is of these alone."""
     train = split.train.take(np.arange(min(size, split.train.num_sentences)))
     alphabet = data.alphabet_of(train)
+    parts = (train, split.development, split.test)
+    return Encoded(alphabet, *(data.encode_words(alphabet, part) for part in parts))
 
-    def part(corpus: data.Corpus) -> Part:
-        words = data.encode_words(alphabet, corpus)
-        return Part(words, jax.device_put(fobos.lay_out(alphabet, words)))
 
-    return Task(
-        alphabet, part(train).lattice, part(split.development), part(split.test)
+def make_task(split: Split, size: int, *, has_end: bool = False) -> Task:
+    """Lay out the first `size` training words and the words to score on.
+
+    Args:
+      split: The words.
+      size: Number of training words.
+      has_end: True if words end in a boundary symbol.
+    """
+    alphabet, *parts = encode(split, size)
+    train, development, test = (
+        Part(words, jax.device_put(fobos.lay_out(alphabet, words, has_end=has_end)))
+        for words in parts
     )
+    return Task(alphabet, train.lattice, development, test)
 
 
 def accuracy(setting: Setting, params: hankel.Params, part: Part) -> float:
@@ -151,7 +195,7 @@ def choose(
     settings: Sequence[Setting],
     task: Task,
     checkpoints: Sequence[int],
-    say: Callable[[str], None],
+    say: Say,
 ) -> tuple[Chosen, list[dict[str, Any]]]:
     """Run each setting, and choose by accuracy on the development words.
 
@@ -184,20 +228,11 @@ def choose(
     return best, rows
 
 
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return mean and half the width of its 95 % interval (Student's t)."""
-    from scipy.special import stdtrit
-
-    n = len(values)
-    if n < 2:
-        return float(np.mean(values)), 0.0
-    width = stdtrit(n - 1, 0.975) * np.std(values, ddof=1) / np.sqrt(n)
-    return float(np.mean(values)), float(width)
-
-
-def shown(mean: float, half: float, sign: str = "") -> str:
-    """Write a mean with its interval; without one where it is of a single split."""
-    return f"{mean:{sign}.2f}" + (f" +- {half:.2f}" if half else "")
+def claims_table(claims: list[dict[str, Any]]) -> str:
+    """Write what the paper says beside what was found as Markdown."""
+    names = ("claim", "found", "answer")
+    rows = [[claim[name] for name in names] for claim in claims]
+    return markdown(["the paper says", "here", "so"], rows)
 
 
 def _run(setting: Setting, task: Task, checkpoints: Sequence[int]) -> Chosen:

@@ -9,7 +9,7 @@ a time, so that all training sizes use the same one.
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ import numpy as np
 from jax import lax
 
 from experiments import nbest
+from experiments.protocol import Say
 from lowrank_jax import loops, streams
 from lowrank_jax.features import mapping
 from lowrank_jax.models import tensor
@@ -29,6 +30,7 @@ __all__ = [
     "Swept",
     "Task",
     "Tensor",
+    "cells_of",
     "choose",
     "linear_passes",
     "make_task",
@@ -115,15 +117,13 @@ def make_task(made: nbest.ChunkLists, sizes: Sequence[int]) -> Task:
     """
     names = ("train", "development", "test")
     splits = {name: getattr(made, name) for name in names}
-    streams = {
+    on_device = {
         name: streams.lists.stream(split.lists) for name, split in splits.items()
     }
-    return Task(splits, streams, int(np.gcd.reduce(np.asarray(sizes))))
+    return Task(splits, on_device, int(np.gcd.reduce(np.asarray(sizes))))
 
 
-def read_lists(
-    scale: str, data_dir: Path | str | None, say: Callable[[str], None]
-) -> nbest.ChunkLists:
+def read_lists(scale: str, data_dir: Path | str | None, say: Say) -> nbest.ChunkLists:
     """Make or read the chunk lists: all of them, or few for ``"small"``."""
     if scale == "full":
         return nbest.chunk_lists(data_dir, say=say)
@@ -164,6 +164,18 @@ def to_cells(
     return dataclasses.replace(
         corpus, features=_gather(cells, corpus.features), num_features=num_cells
     )
+
+
+def cells_of(
+    task: Task, setting: Tensor, surrogate: np.ndarray
+) -> dict[str, streams.lists.Stream]:
+    """Return all lists with features as cells of the tensor."""
+    place = place_of(setting, task.num_features, surrogate)
+    num_cells = setting.shape(task.num_features).num_cells
+    return {
+        name: to_cells(stream, place, num_cells)
+        for name, stream in task.streams.items()
+    }
 
 
 @jax.jit

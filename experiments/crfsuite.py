@@ -5,7 +5,7 @@ depend on each other, fits of fresh processes shuffle alike. So each fit is a pr
 its own, with its sentences in an order of its own. Features are given as the ids of our
 own encoder, so that both sides have the same ones; unseen features are left out.
 
-    python -m experiments.bench.crfsuite ap 10 TRAIN TEST
+    python -m experiments.crfsuite ap 10 TRAIN TEST
 """
 
 import json
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["fit"]
+__all__ = ["attributes", "fit"]
 
 
 def fit(
@@ -48,7 +48,7 @@ def fit(
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def _attributes(sequences: Any) -> list[list[list[str]]]:
+def attributes(sequences: Any) -> list[list[list[str]]]:
     """Write each sentence's features as CRFsuite wants them: lists of strings."""
     names = np.arange(sequences.space.num_features).astype(str)
     ids, offsets = np.asarray(sequences.feature_ids), np.asarray(sequences.offsets)
@@ -71,7 +71,7 @@ def _main(
     trainer = pycrfsuite.Trainer(algorithm=algorithm, verbose=False)
     labels = np.asarray(corpus.labels).tolist()
     for sentence, a, b in zip(
-        _attributes(sequences), corpus.offsets[:-1], corpus.offsets[1:], strict=True
+        attributes(sequences), corpus.offsets[:-1], corpus.offsets[1:], strict=True
     ):
         trainer.append(sentence, labels[a:b])
     trainer.set("max_iterations", int(num_iterations))
@@ -84,7 +84,7 @@ def _main(
         tagger = pycrfsuite.Tagger()
         tagger.open(model)
         gold = data.read_conll(test)
-        items = _attributes(encoder.transform(gold, unseen_label="ignore"))
+        items = attributes(encoder.transform(gold, unseen_label="ignore"))
         began = time.perf_counter()
         predicted = [label for sentence in items for label in tagger.tag(sentence)]
         with_strings = time.perf_counter() - began
