@@ -24,12 +24,11 @@ from lowrank_jax.data.list_files import (
 )
 from lowrank_jax.data.lists import Lists, drop_shared
 from lowrank_jax.data.made.lists import RerankingTruth, reranking_task
+from lowrank_jax.data.made.matrices import DenseTruth, dense_task
 from lowrank_jax.data.made.sentences import (
     BilinearTruth,
-    DenseTruth,
     Lexicon,
     bilinear_task,
-    dense_task,
     segmentation_task,
 )
 from lowrank_jax.data.made.words import spelling_task
@@ -42,7 +41,7 @@ from lowrank_jax.data.segmentation import (
     words_from_labels,
 )
 from lowrank_jax.data.sets.catalogue import DATASETS, DataFile, Dataset
-from lowrank_jax.data.sets.registry import Status, data_folders, find, verify
+from lowrank_jax.data.sets.registry import Status, check_files, data_folders, find
 
 __all__ = [
     "BOUNDARY",
@@ -87,7 +86,7 @@ __all__ = [
     "segmentation_task",
     "spelling_task",
     "split_fraction",
-    "verify",
+    "check_files",
     "words_from_labels",
     "write_conll",
     "write_json_lists",

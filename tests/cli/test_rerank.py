@@ -10,7 +10,7 @@ import pytest
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli import main
 from lowrank_jax.data import read_json_lists, write_json_lists
-from lowrank_jax.data.made import lists as reranking_task
+from lowrank_jax.data.made.lists import reranking_task
 from lowrank_jax.estimators.reranker import RerankModel
 from lowrank_jax.store import folder as model_folder
 from tests.cli.conftest import listing

@@ -35,7 +35,7 @@ def test_replay_ends_where_the_run_ended():
             found = regret.block_bounds(touched.before, touched.push)
             total += found.growth.sum() + touched.others.sum()
             rounds |= set(touched.others_at.tolist())
-        ended = conjugate(state, variant="block")
+        ended = conjugate(state)
         np.testing.assert_allclose(total, ended.value, rtol=1e-6)
     assert rounds == set(np.flatnonzero(trace.is_mistake).tolist())
 
