@@ -7,7 +7,6 @@ import os
 import sys
 import textwrap
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from lowrank_jax.cli import files
 if TYPE_CHECKING:
     from lowrank_jax.verify import Effort, Result, Statement
 
-__all__ = ["add_parser", "check", "run", "summary"]
+__all__ = ["add_parser", "check", "run"]
 
 _DESCRIPTION = """\
 Check every statement of the four papers, and the exact results derived beside them, in
@@ -82,6 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         _compile_fast()
 
     from lowrank_jax.verify import Effort, catalogue
+    from lowrank_jax.verify.summary import summary
 
     effort = Effort(is_quick=arguments.quick, seed=arguments.seed)
     chosen = _choose(catalogue.statements(), arguments.only)
@@ -172,26 +172,6 @@ def _row(result: "Result") -> str:
     if not result.as_expected:
         lines.append(f"    {result.failures:,} fail; worst case: {result.worst_case}")
     return "\n".join(lines)
-
-
-def summary(results: Sequence["Result"], seconds: float) -> str:
-    """Say in one or two lines what came out."""
-    counts = Counter(result.status for result in results if result.as_expected)
-    parts = [
-        f"{counts[status]} {words}"
-        for status, words in (
-            ("proved", "proved and hold"),
-            ("checked", "checked and hold"),
-            ("printed-form-fails", "fail as printed, as they should"),
-        )
-        if counts[status]
-    ]
-    num_wrong = sum(not result.as_expected for result in results)
-    if num_wrong:
-        parts.append(f"{num_wrong} NOT AS EXPECTED")
-    trials = sum(result.trials for result in results)
-    head = f"{len(results)} statements, {trials:,} trials in {seconds:.0f} s: "
-    return "\n" + textwrap.fill(head + ", ".join(parts) + ".", _WIDTH)
 
 
 def _as_json(
