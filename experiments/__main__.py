@@ -33,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run one experiment and return the exit status.
 
     Args:
-      argv: The arguments; None takes those of the process.
+      argv: The arguments; None takes the arguments of the process.
     """
     try:
         status = _run(_parser().parse_args(argv))

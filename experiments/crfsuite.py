@@ -1,9 +1,9 @@
 """CRFsuite as a peer: one fit in a fresh process, the same features, JSON on stdout.
 
 CRFsuite shuffles with a global generator that it does not seed: fits of one process
-depend on each other, fits of fresh processes shuffle alike. So each fit is a process of
-its own, with its sentences in an order of its own. Features are given as the ids of our
-own encoder, so that both sides have the same ones; unseen features are left out.
+depend on each other, fits of fresh processes shuffle equally. So each fit is a process
+of its own, with its sentences in an order drawn from a seed. Features are the ids of
+our encoder, so that both sides have the same features; unseen features are left out.
 
     python -m experiments.crfsuite ap 10 TRAIN TEST
 """
@@ -33,10 +33,10 @@ def fit(
 
     Args:
       algorithm: ``"ap"``, ``"pa"`` or ``"lbfgs"``.
-      num_iterations: passes, or iterations of L-BFGS.
+      num_iterations: Number of passes, or of iterations of L-BFGS.
       train: CoNLL columns to train on.
       test: CoNLL columns to score.
-      seed: of the order in which sentences are given to CRFsuite.
+      seed: Seed for the order in which CRFsuite is given the sentences.
 
     Returns:
       `seconds_per_pass` (a list), `train_seconds`, `f1`, `accuracy`,

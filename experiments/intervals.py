@@ -95,7 +95,7 @@ class Bootstrap:
 
 
 def answer(samples: np.ndarray | Sequence[float], value: float) -> dict[str, Any]:
-    """Say whether a difference is above 0.
+    """Answer if a difference is above 0, as far as its samples tell.
 
     Args:
       samples: Samples of the difference by the bootstrap.

@@ -1,8 +1,8 @@
 """What a certificate adds to the training of BOL on CoNLL-2000.
 
-The same training without and with recorded predictions, in turn; the certificate at the
-end (exact singular values of all touched blocks, the comparator's losses on all rounds)
-is added to the second. Its programs are compiled before.
+The same training runs without and with recorded predictions, in turn. The certificate
+at the end (exact singular values of all touched blocks, the comparator's losses on all
+rounds) is added to the second. Compilation is left out.
 """
 
 import os

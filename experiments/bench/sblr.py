@@ -2,16 +2,16 @@
 
 Three measurements, compilation apart:
 
-* a grid of 900 points on 10 folds of BCI Competition II data set IV: fits a second of
-  one `vmap`ped program (`selection.cross_validate`, rank 1) against
-  ``LogisticRegression(solver="saga")`` with the elastic net, fit by fit in two
-  processes of one thread each, on a sample of the same points and folds. Its strengths
-  are ``l1 = mu1``, ``l2 = mu2``; it has one weight an entry of the matrix, ours a
-  product of two vectors: the work is that of choosing strengths, not one objective;
+* a grid of 900 points on 10 folds of BCI Competition II data set IV: fits per second of
+  one `vmap`ped program (`selection.cross_validate`, rank 1) and of
+  ``LogisticRegression(solver="saga")`` with the elastic net. The peer fits one by one
+  in two processes of one thread each, on a sample of the same points and folds, with
+  ``l1 = mu1``, ``l2 = mu2``. It has one weight per entry of the matrix, ours a product
+  of two vectors: both choose strengths, but their objectives differ;
 * sparse logistic regression at equal objective: seconds until F is within 1e-4,
-  relatively, of the lowest known, for proximal Newton on a working set, for FISTA with
-  restarts and for the peers. The mean is taken off for all, which changes nothing but
-  the offset;
+  relatively, of the lowest known. Proximal Newton on a working set and FISTA with
+  restarts stand beside the peers. The mean is taken off for all, which changes nothing
+  but the offset;
 * an iteration of Algorithm 2 on matrices of 1000 x 1000 over reading them once.
 """
 
@@ -101,7 +101,7 @@ def grid_speed(
     num_peer_fits: int,
     say: Say,
 ) -> dict[str, float]:
-    """Compare fits a second over a grid and folds."""
+    """Compare fits per second over a grid and folds."""
     labelled, _ = label_matrices(x, y)
     weights = selection.fold_weights(y, num_folds=num_folds)
     say(f"{len(points)} points on {num_folds} folds:")
@@ -115,12 +115,12 @@ def grid_speed(
     num_fits = len(points) * num_folds
     ours = num_fits / seconds
     say(
-        f"  one program: {num_fits} fits in {seconds:.1f} s, {ours:.1f} a second, "
+        f"  one program: {num_fits} fits in {seconds:.1f} s, {ours:.1f} per second, "
         f"{sweeps.mean():.0f} sweeps each   (compiled in {compile_seconds:.1f} s)"
     )
     peer, share = _peer_speed(x, y, points, weights, num_peer_fits)
     say(
-        f"  scikit-learn saga, 2 processes: {peer:.2f} a second, "
+        f"  scikit-learn saga, 2 processes: {peer:.2f} per second, "
         f"{100 * share:.0f} % stopped by their tolerance"
     )
     say(f"  ratio {ours / peer:.1f}")
@@ -140,7 +140,7 @@ def grid_speed(
 
 
 def _peer_fit(x: np.ndarray, y: np.ndarray, l1: float, l2: float) -> bool:
-    """Fit by saga; return whether it came to its tolerance. Runs in a process."""
+    """Fit by saga in a process; return True if it came to its tolerance."""
     from sklearn.exceptions import ConvergenceWarning
 
     with warnings.catch_warnings():
@@ -171,7 +171,7 @@ def _peer_speed(
     weights: np.ndarray,
     num_fits: int,
 ) -> tuple[float, float]:
-    """Return fits a second in two processes, and the share that converged."""
+    """Return fits per second in two processes, and the share that converged."""
     import joblib
 
     flat = x.reshape(len(x), -1)
@@ -198,10 +198,10 @@ def sparse_speed(
     """Compare seconds to an objective of sparse logistic regression.
 
     Args:
-      x: (n, s, t).
-      y: (n,) of two values, 0 and 1.
-      share: strength, as a share of the one from which on all weights are 0.
-      say: takes one line.
+      x: (n, s, t) matrices.
+      y: (n,) classes, 0 or 1.
+      share: Strength, as a share of the least one that makes all weights 0.
+      say: Takes one line of text.
     """
     x = x.astype(np.float64) - x.mean(0, dtype=np.float64)
     flat = x.reshape(len(x), -1)

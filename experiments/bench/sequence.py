@@ -1,10 +1,10 @@
 """CoNLL-2000, ours and CRFsuite side by side, compilation apart.
 
-A time of a pass is the median of the first five passes of one training, where there are
-most mistakes to mend; CRFsuite's own log gives its seconds an iteration. All learners
-train in turn, three times over, and a ratio is the median of those. Decoding is
-the median of five repetitions, features of three; whole trainings, the four sizes and
-the memory (of a training of two passes) are measured once.
+The time of a pass is the median of the first five passes of one training, which have
+the most mistakes. CRFsuite's own log gives its seconds per iteration. All learners
+train in turn, three times, and a ratio is the median of the three. Decoding is the
+median of five repetitions, compiling features of three. Whole trainings, the four sizes
+and the memory (of a training of two passes) are measured once.
 """
 
 import functools
@@ -118,11 +118,11 @@ def _passes(
     """Time one pass of each learner, all of them in turn: a machine's speed drifts.
 
     Args:
-      zero: training sentences with 0-order features.
-      first: with first-order features beside.
-      files: of training and test.
-      found: is given what CRFsuite found, by name.
-      say: takes one line of text.
+      zero: Training sentences with 0-order features.
+      first: Training sentences with 0-order and first-order features.
+      files: Files of the training and the test sentences.
+      found: Filled with what CRFsuite found, by name.
+      say: Takes one line of text.
     """
     peers = {_BASE: ("ap", 10), "CRFsuite passive-aggressive": ("pa", 10)}
     ours: dict[str, tuple[Learner, Sequences]] = {
@@ -251,10 +251,10 @@ def _decoding(
     peers: dict[str, Any],
     say: Say,
 ) -> dict[str, Any]:
-    """Tokens a second of a trained model; the peer's items are built beforehand."""
+    """Return tokens per second of a model; the peer's items are built beforehand."""
     peer = peers[_BASE]
     base = peer["tokens_per_second"]
-    say("decoding the test set, tokens a second:")
+    say("decoding the test set, tokens per second:")
     say(f"  {'CRFsuite, items built before':32} {base:10,.0f}")
     say(f"  {'CRFsuite, from strings':32} {peer['tokens_per_second_strings']:10,.0f}")
     result = {
@@ -300,7 +300,7 @@ def _scaling(first: Sequences, say: Say) -> dict[str, Any]:
     learner = online.bol.learner(averaging="none")
     result: dict[str, Any] = {"microseconds_per_token": {}}
     offsets = np.asarray(first.offsets)
-    say("BOL block, a first pass at four sizes, microseconds a token:")
+    say("BOL block, a first pass at four sizes, microseconds per token:")
     for share in (0.125, 0.25, 0.5, 1.0):
         num_sentences = int(first.num_sentences * share)
         num_tokens = int(offsets[num_sentences])

@@ -1,9 +1,10 @@
-"""Spectral max-margin tagging: an iteration in parts, thresholds, words a second.
+"""Spectral max-margin tagging: an iteration in parts, thresholds, words per second.
 
 On NETtalk, 15,000 training words. Decoding is compared with CRFsuite on the same test
-words, letters at most two away as its features (as far as a trigram of bi-symbols
-reaches). Its labels form a first-order chain, ours pairs of outputs: CRFsuite has all
-labels everywhere, ours the outputs a letter was seen with.
+words. CRFsuite's features are letters at most two away, as far as a trigram of
+bi-symbols reaches. Its labels form a first-order chain, and every label is allowed
+everywhere. Our states are pairs of outputs, and a letter has the outputs it was seen
+with.
 """
 
 import tempfile
@@ -176,7 +177,7 @@ def _in_turn(
 
 
 def _tagging(tagger: WordTagger, split: nettalk.Split, say: Say) -> dict[str, Any]:
-    """Words a second, ours and CRFsuite, on the test words."""
+    """Return test words tagged per second, ours and CRFsuite."""
     test, num_words = split.test, split.test.num_sentences
     words = data.encode_words(tagger.alphabet, test)
     lattice = jax.device_put(fobos.lay_out(tagger.alphabet, words))
@@ -190,7 +191,7 @@ def _tagging(tagger: WordTagger, split: nettalk.Split, say: Say) -> dict[str, An
         "smm_accuracy": data.hamming_accuracy(words, found),
     }
     result |= _crfsuite(split)
-    say("test words tagged a second:")
+    say("test words tagged per second:")
     for ours, peer in (
         ("smm", "CRFsuite"),
         ("smm from strings", "CRFsuite from strings"),

@@ -1,8 +1,8 @@
 """A round of reranking at growing V and growing lists, and a NumPy peer.
 
-Lists are made: 50 candidates with so many active features each, drawn from ten times as
-many of the list, which are drawn evenly from V (candidates of one input are alike), and
-random qualities, so that nothing can be learned and nearly every round of a first pass
+Lists are made. Each has 50 candidates, whose features are drawn from a pool of the list
+ten times as large, since candidates of one input are alike. Pools are drawn evenly from
+V. Qualities are random: nothing can be learned, and nearly every round of a first pass
 is a mistake at every V. A time is the median over first passes from a fresh state,
 compilation apart. The peer is MIRA in NumPy on the raw arrays of the sparse lists:
 slices, one gather and one `reduceat` to score, and a scratch table for the norm, as
@@ -61,11 +61,11 @@ def made_lists(
     """Make lists whose qualities have nothing to do with their features.
 
     Args:
-      num_lists: to make.
+      num_lists: Number of lists to make.
       num_features: V.
-      num_active: distinct features of each candidate, with value 1.
-      num_candidates: of each list.
-      seed: of NumPy's default generator.
+      num_active: Number of distinct features of each candidate, all with value 1.
+      num_candidates: Number of candidates in each list.
+      seed: Seed of NumPy's default generator.
     """
     rng = np.random.default_rng(seed)
     many = num_lists * num_candidates
@@ -90,8 +90,8 @@ def numpy_mira(
     """Run MIRA (TM-B2), averaged, over lists in NumPy.
 
     Args:
-      lists: no feature twice in a candidate.
-      order: the list of each round.
+      lists: Lists in which no candidate has a feature twice.
+      order: List of each round.
       limit: C.
 
     Returns:
@@ -136,9 +136,9 @@ class _Pass:
     """A first pass of a learner over a corpus, compiled; each call gives its seconds.
 
     Attributes:
-      num_lists: of the corpus.
-      compile_seconds: that compilation took.
-      mistakes: share of rounds of the last pass.
+      num_lists: Number of lists in the corpus.
+      compile_seconds: Time of the compilation.
+      mistakes: Share of rounds with a mistake in the last pass.
     """
 
     def __init__(self, learner: Learner, corpus: streams.lists.Stream) -> None:
@@ -200,7 +200,7 @@ def run(setup: Setup) -> Result:
         "num_active": NUM_ACTIVE,
     }
     say(
-        f"microseconds an example, {NUM_CANDIDATES} candidates with {NUM_ACTIVE} "
+        f"microseconds per example, {NUM_CANDIDATES} candidates with {NUM_ACTIVE} "
         "features each, by V:"
     )
     result["by_num_features"] = rows = []
@@ -214,9 +214,7 @@ def run(setup: Setup) -> Result:
         result[f"{name} largest over smallest V"] = ratio
         say(f"  {name:13} V = {SIZES[-1]:,} takes {ratio:.2f} times V = {SIZES[0]:,}")
 
-    say(
-        f"microseconds an example by active features a candidate, V = {NUM_FEATURES:,}:"
-    )
+    say(f"microseconds per example by active features, V = {NUM_FEATURES:,}:")
     result["by_num_active"] = rows = []
     cases = {
         active: made_lists(NUM_LISTS, num_features=NUM_FEATURES, num_active=active)
@@ -228,13 +226,13 @@ def run(setup: Setup) -> Result:
             {"learner": name, "num_active": active, **found._asdict()}
             | {"nanoseconds_per_entry": each}
         )
-        say(f"  {name:13} {active:4} {_figures(found)}, {each:.2f} ns an entry")
+        say(f"  {name:13} {active:4} {_figures(found)}, {each:.2f} ns per entry")
 
     lists = made_lists(NUM_LISTS, num_features=NUM_FEATURES)
     mistakes = numpy_mira(lists, np.arange(NUM_LISTS), 0.1)[2]
     ours = _beside_numpy(lists)
     peer = ours.pop(_PEER)
-    say(f"against NumPy, V = {NUM_FEATURES:,}, microseconds an example:")
+    say(f"against NumPy, V = {NUM_FEATURES:,}, microseconds per example:")
     say(f"  {_PEER:27} {peer:8.1f}, {mistakes / NUM_LISTS:.0%} wrong")
     for name, value in ours.items():
         say(f"  {name:27} {value:8.1f}, {peer / value:.2f} times as fast")
@@ -289,7 +287,7 @@ def _times(cases: dict[int, Lists]) -> dict[tuple[str, int], Timed]:
 
 
 def _beside_numpy(lists: Lists) -> dict[str, float]:
-    """Return microseconds an example, ours and the peer's."""
+    """Return microseconds per example, ours and the peer's."""
     order = np.arange(lists.num_lists)
 
     def numpy_pass() -> float:

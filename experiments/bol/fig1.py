@@ -1,10 +1,10 @@
 """BOL-E1, Figure 1: word F1 against the share of the training sentences.
 
 The official training files of SIGHAN-2005 are not obtainable as a whole. Shares of PFR
-1998-01 stand in for those of pku, tested on the pku test; beside them a tenth of the
-official pku file itself, which is. Nine character templates with full-width forms
-written half-width, twenty passes. Learners without averaging and first-order features
-alone are the paper's; the other two have 0-order features and averages beside.
+1998-01 stand in for shares of pku, tested on the pku test. Beside them stands a tenth
+of the official pku file, which is obtainable. Nine character templates with full-width
+forms written half-width, twenty passes. The paper's learners have no averaging and
+first-order features alone; the other two learners add 0-order features and averages.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ OFFICIAL = "a tenth of the official pku file"
 
 
 def methods() -> list[Method]:
-    """Return the learners, those of the paper first."""
+    """Return the learners, the paper's first."""
     bol, sp = online.bol, online.perceptron
     none = {"averaging": "none"}
     return [
@@ -88,7 +88,7 @@ def table(result: Result) -> str:
     return (
         f"Word F1 on the {result['test']} after {result['passes']} passes, one seed. "
         "Shares of PFR 1998-01 stand in for shares of the official pku file; the "
-        "paper's column is the mean of its three online methods on the latter.\n\n"
+        "paper's column is the mean of its three online methods on that file.\n\n"
     ) + markdown(["share", "sentences", *names, "paper"], rows)
 
 

@@ -3,12 +3,12 @@ r"""Regret, its certificate and the bounds along the rounds, on dense and real d
 Four curves against one comparator U, each below the next: the regret of the run, the
 certificate (DR-B4), the tight bound (DR-B3) and the paper's (BOL-P4). Two tasks:
 
-* dense matrices, a planted one of rank 1 under noise, where every bound is finite, and
-  with less noise and a tenth of the labels wrong, where the spectral gap closes;
+* dense matrices with a planted pattern of rank 1. Under noise every bound is finite;
+  with less noise and a tenth of the labels wrong the spectral gap closes;
 * CoNLL-2000 chunking with block features (DR-B6), one pass. Two singular values of a
-  block are equal as soon as a tag is wrong at a feature seen once, and so the paper's
-  bound is infinite from the second mistake on. The tight bound takes over a tie with
-  what holds there too: for G in the subdifferential of :math:`\frac12\sigma_1^2`,
+  block are equal as soon as a tag is wrong at a feature seen once. So the paper's bound
+  is infinite from the second mistake on. At a tie the tight bound uses a form that
+  holds there too: for G in the subdifferential of :math:`\frac12\sigma_1^2`,
 
   .. math:: \tfrac12\sigma_1(\Theta + E)^2 - \tfrac12\sigma_1(\Theta)^2
      - \langle G, E\rangle \le 2\sigma_1(\Theta)\|E\|_2 + \tfrac12\|E\|_2^2,
@@ -218,10 +218,10 @@ def replay(
     """Yield the moves of a run of block BOL with C = 1, from what it predicted.
 
     Args:
-      sequences: that the run was on.
-      order: (num_rounds,) the sentence of each round.
-      predicted: (num_rounds, window).
-      chunk_size: about so many blocks at a time.
+      sequences: Training sentences of the run.
+      order: (num_rounds,) sentence of each round.
+      predicted: (num_rounds, window) predicted labels.
+      chunk_size: Number of blocks at a time, about.
     """
     space = sequences.space
     labels, unused = space.num_labels, space.num_features

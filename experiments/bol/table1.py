@@ -27,7 +27,7 @@ __all__ = ["EXPERIMENT", "read_corpora", "score"]
 
 
 def methods() -> list[Method]:
-    """Return the learners; those with a figure of the paper have its settings."""
+    """Return the learners; with a figure of the paper go the paper's settings."""
     bol, sp = online.bol, online.perceptron
     none = {"averaging": "none"}
     paper = {"variant": "paper"} | none
@@ -56,7 +56,7 @@ def methods() -> list[Method]:
 
 
 def _main() -> list[Method]:
-    """Return the two to compare where features are not the paper's."""
+    """Return the two learners to compare on features that the paper does not have."""
     return [method for method in methods() if method.orders == "both"][:2]
 
 

@@ -1,4 +1,4 @@
-"""Train a tagger, score it, and say how long it took: shared by the BOL experiments."""
+"""Taggers trained, scored and timed: shared by the BOL experiments."""
 
 import dataclasses
 import time
@@ -22,13 +22,14 @@ class Method:
     """A learner with its settings.
 
     Attributes:
-      name: in the table.
-      module: of `online`, or one that trains like them.
-      settings: keyword arguments of its `learner`; the blocks of `online.bcd` are one
+      name: Name in the table.
+      module: Module of the learner, in `online` or of the same form.
+      settings: Keyword arguments of `learner`. The blocks of `online.bcd` are one
         pass unless they say otherwise.
-      orders: of the features: ``"template"``, ``"zero"``, ``"first"`` or ``"both"``.
-      is_bilinear: whether its parameters are `models.bilinear`.
-      paper: the figure of the paper, if it has one.
+      orders: Orders of the features, ``"template"``, ``"zero"``, ``"first"`` or
+        ``"both"``.
+      is_bilinear: True if the model is `models.bilinear`, else it is `models.linear`.
+      paper: Figure of the paper, if there is one.
     """
 
     name: str
@@ -76,7 +77,7 @@ class Scored:
 
 
 def fit(method: Method, task: Task, *, num_seeds: int, num_passes: int) -> list[Scored]:
-    """Train by passes and score the final model on the test, once a seed."""
+    """Train by passes and score the final model on the test, once per seed."""
     template = features.with_orders(task.template, method.orders)
     space = dataclasses.replace(
         task.encoder.space,

@@ -1,11 +1,11 @@
 """A real reranking task (TM-E1): the best chunkings of CoNLL-2000 with global features.
 
-The paper reranks 50 parses a sentence of a parser whose data are not free. Here the
+The paper reranks 50 parses per sentence of a parser whose data are not free. Here the
 candidates are the best chunkings of a base tagger, made by jack-knife for the training
-part, with features over whole chunks and runs of chunks, some hundred thousand of them.
-The quality of a candidate is the chunk F1 of its sentence, the oracle the best in the
-list. Splits: the first sentences of the training file (WSJ 15-18) to train on, in
-growing numbers, the last ones held out, the test file (WSJ 20) for the last word.
+part. Their features are over whole chunks and runs of chunks, some hundred thousand of
+them. The quality of a candidate is the chunk F1 of its sentence; the oracle is the best
+of the list. The first sentences of the training file (WSJ 15-18) are trained on, in
+growing numbers. Its last sentences are held out; the test file (WSJ 20) is the test.
 """
 
 import hashlib
@@ -68,10 +68,10 @@ class ChunkLists(NamedTuple):
     """The task.
 
     Attributes:
-      train: made by jack-knife.
-      development: the held-out set.
-      test: of the test file.
-      num_raw_features: in the training lists before selection.
+      train: Training lists, made by jack-knife.
+      development: Held-out lists.
+      test: Lists of the test file.
+      num_raw_features: Number of features in the training lists before selection.
     """
 
     train: Split
@@ -98,23 +98,23 @@ def chunk_lists(
     """Make the task from CoNLL-2000, or read it back if it was made before.
 
     Args:
-      data_dir: where the data sets are; None looks in the usual places.
-      num_best: candidates a sentence.
-      num_folds: of the jack-knife.
-      num_passes: of each base tagger.
-      min_count: training lists in which a feature must tell candidates apart.
+      data_dir: Folder of the data sets. None looks in the usual places.
+      num_best: Number of candidates per sentence.
+      num_folds: Number of folds of the jack-knife.
+      num_passes: Number of passes of each base tagger.
+      min_count: Number of training lists in which a feature must tell candidates apart.
       score_scale: size of feature 0, the base tagger's score: so much is a candidate
         of a training list below the first, on average. A row has some 200 counts, most
         of them 1 or -1, and so a norm near 14; the score should be heard beside them.
-      num_train: the first sentences of the training file.
-      num_development: its last sentences.
-      num_test: the first sentences of the test file; None takes all.
-      seed: of the base taggers' shuffles.
-      cache: folder to keep the lists in; None is ``nbest`` in the user's cache folder.
-      say: takes a line of progress.
+      num_train: Number of sentences from the start of the training file.
+      num_development: Number of sentences from the end of the training file.
+      num_test: Number of sentences from the start of the test file. None takes all.
+      seed: Seed for the shuffles of the base taggers.
+      cache: Folder to keep the lists in. None is ``nbest`` in the user's cache folder.
+      say: Takes one line of progress.
 
     Raises:
-      InputError: the data are not there, or have too few sentences.
+      InputError: The data are not there, or have too few sentences.
     """
     checks.whole(num_train=num_train, num_development=num_development)
     train = read_conll(find("conll2000/train.txt", data_dir))
@@ -174,16 +174,16 @@ def make_chunk_lists(
     """Make the lists of three corpora; columns are word, part of speech, IOB2 label.
 
     Args:
-      train: lists by jack-knife; features are selected here, without its labels.
-      development: lists of the tagger trained on all of `train`.
-      test: the same.
-      num_best: candidates a sentence.
-      num_folds: of the jack-knife.
-      num_passes: of each base tagger.
-      min_count: training lists in which a feature must tell candidates apart.
-      score_scale: mean of feature 0, the base tagger's score, as of `chunk_lists`.
-      seed: of the base taggers' shuffles.
-      say: takes a line of progress.
+      train: Training sentences. Features are selected on their lists, without labels.
+      development: Held-out sentences, decoded by the tagger trained on all of `train`.
+      test: Test sentences, decoded by the same tagger.
+      num_best: Number of candidates per sentence.
+      num_folds: Number of folds of the jack-knife.
+      num_passes: Number of passes of each base tagger.
+      min_count: Number of training lists in which a feature must tell candidates apart.
+      score_scale: Scale of feature 0, the base tagger's score, as in `chunk_lists`.
+      seed: Seed for the shuffles of the base taggers.
+      say: Takes one line of progress.
     """
     checks.whole(num_best=num_best, min_count=min_count)
     checks.positive(score_scale=score_scale)
@@ -257,13 +257,13 @@ def _split(
 
 
 def _below_first(found: Labellings) -> np.ndarray:
-    """Return each candidate's score less that of the first of its list."""
+    """Return each candidate's score less the score of the first of its list."""
     sizes = np.diff(found.list_offsets)
     return found.scores - np.repeat(found.scores[found.list_offsets[:-1]], sizes)
 
 
 def _kinds(corpora: tuple[Corpus, ...], labels: tuple[str, ...]) -> tuple[str, ...]:
-    """Return all types of chunks, that of a token outside first."""
+    """Return all types of chunks; the first is the type of a token outside."""
     seen = set(labels)
     for corpus in corpora:
         if corpus.labels is not None:

@@ -140,15 +140,16 @@ def predicted_rate(
     l2: float,
     constants: list[tuple[float, float]],
 ) -> float:
-    """Return the contraction an iteration at the limit (DR-S6).
+    """Return the contraction per iteration at the limit (DR-S6).
 
     Args:
-      limit: where the run goes to.
-      labelled: the data.
+      limit: Limit of the run.
+      labelled: The data.
       l1: mu1 = nu1.
       l2: mu2 = nu2.
-      constants: L_u and L_v of sweeps in turn. Backtracking has other constants every
-        time: the rate is then that of the product of their Jacobians, a sweep's share.
+      constants: L_u and L_v of consecutive sweeps. Backtracking changes them in every
+        sweep; the rate is then the radius of the product of the sweeps' Jacobians, to
+        the power 1 / number of sweeps.
     """
     if len(constants) == 1:
         sweep, vector = _sweep(limit, labelled, l1, l2, constants[0])
@@ -156,7 +157,7 @@ def predicted_rate(
 
     @jax.jit
     def jacobian(pair: jax.Array) -> jax.Array:
-        with jax.ensure_compile_time_eval():  # the support is that of the limit
+        with jax.ensure_compile_time_eval():  # the limit's support
             sweep, vector = _sweep(limit, labelled, l1, l2, (pair[0], pair[1]))
         return jax.jacfwd(sweep)(vector)
 
@@ -239,7 +240,7 @@ def _penalised(
 
 
 def _late_rate(distances: np.ndarray) -> float:
-    """Return the contraction an iteration over the last hundredth but one step."""
+    """Return the contraction per iteration over the last hundredth but one step."""
     tail = distances[-max(len(distances) // 100, 3) : -1]
     return float((tail[-1] / tail[0]) ** (1 / (len(tail) - 1)))
 

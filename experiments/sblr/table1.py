@@ -3,11 +3,11 @@
 100 matrices of two classes, ``randn(s, t) + 1`` and ``randn(s, t) - 1``, s = t; rank 1;
 stop at q <= 1e-3 or 500 iterations; float32. The start (an SVD of one matrix) is
 counted, and shown apart as well; compilation is not counted. Algorithm 1 solves each
-block to a gradient mapping of 1e-5, in two forms with the same iterates. That of
-`batch.bcpd` keeps :math:`X_i V` (then :math:`X_i^T U`) while it does and so reads the
-matrices twice an outer iteration, like Algorithm 2. That of `sblr_plain` reads them in
-each inner step, as the paper's equations have it; on large matrices it runs on fewer
-seeds (`PLAIN_SEEDS`).
+block to a gradient mapping of 1e-5, in two forms with the same iterates. `batch.bcpd`
+keeps :math:`X_i V` (then :math:`X_i^T U`) while it solves a block. It reads the
+matrices twice per outer iteration, like Algorithm 2. `sblr.plain` reads them in each
+inner step, as the paper's equations have it; on large matrices it runs on fewer seeds
+(`PLAIN_SEEDS`).
 """
 
 import itertools
@@ -60,10 +60,10 @@ ALGORITHMS: dict[str, Callable[..., Learner]] = {
     ONE_STEP: bcpd.learner,
 }
 STARTS = ("paper", "label")
-#: The plain form takes minutes a seed on large matrices: by size, at most so many.
+#: Seeds of the plain form by size: it takes minutes per seed on large matrices.
 PLAIN_SEEDS = {500: 1, 750: 1, 1000: 1}
 SHORT, NUM_REPEATS = 0.1, 7  # calls of fewer seconds are timed so many times
-#: The table answers whether Alg2 is at least so many times faster than Alg1.
+#: The table answers if Alg2 is at least so many times faster than Alg1.
 LEAST_RATIO = 5
 
 
@@ -77,7 +77,7 @@ def matrices_of(size: int, seed: int, num_matrices: int = NUM_MATRICES) -> Label
 
 
 def _timed(call: Callable[..., Any], *given: Any) -> tuple[Any, float]:
-    """Return what it gives, and its seconds; of a short call the median of several."""
+    """Return the value and the seconds of a call; a short call is timed repeatedly."""
     seconds: list[float] = []
     while not seconds or (seconds[0] < SHORT and len(seconds) < NUM_REPEATS):
         began = time.perf_counter()
@@ -114,7 +114,7 @@ def size_rows(
     say: Say,
     algorithms: dict[str, Callable[..., Learner]] = ALGORITHMS,
 ) -> list[dict[str, Any]]:
-    """Return the rows of one size: a setting and an algorithm each."""
+    """Return the rows of one size, one per setting and algorithm."""
     keys = itertools.product(PAPER, STARTS, algorithms)
     runs: dict[tuple[float, str, str], list[dict[str, float]]] = {k: [] for k in keys}
     compiled: dict[tuple[str, str], tuple[Any, Any, float]] = {}
@@ -211,10 +211,10 @@ def stream_ratio(
     """Time an iteration of Algorithm 2 beside one reading of all matrices.
 
     Args:
-      labelled: the matrices.
-      say: takes one line.
-      num_iterations: in one run, which does not stop before.
-      num_repeats: medians are of so many, taken in turn.
+      labelled: The matrices.
+      say: Takes one line of text.
+      num_iterations: Number of iterations of one run, which does not stop before.
+      num_repeats: Number of runs and readings, in turn, whose medians are taken.
     """
     learner = bcpd.learner(mu1=0.1, nu1=0.1, mu2=1.0, nu2=1.0, tolerance=0.0)
 
@@ -325,7 +325,7 @@ def _ratio(row: dict[str, Any], other: dict[str, Any]) -> float:
 
 
 def _answer(l2: float, ratios: list[float]) -> str:
-    """Say whether Alg2 is that much faster in one setting; a ratio for each size."""
+    """Answer if Alg2 is so much faster in one setting; there is one ratio per size."""
     met = sum(ratio >= LEAST_RATIO for ratio in ratios)
     mean = float(np.exp(np.log(ratios).mean()))
     where = f"{met} of {len(ratios)} sizes, ratios {min(ratios):.1f} to"
@@ -339,7 +339,7 @@ def _answer(l2: float, ratios: list[float]) -> str:
 
 
 def picture(figure: Any, result: Result) -> None:
-    """Draw seconds against size, a panel a setting and start, the paper's dashed."""
+    """Draw seconds against size, one panel per setting and start; the paper dashed."""
     figure.set_size_inches(10.2, 6.4)
     panels = figure.subplots(2, 2, sharex=True, sharey=True)
     cases = itertools.product(STARTS, PAPER)

@@ -4,12 +4,12 @@ BCI Competition II data set IV (finger movements, 28 channels x 50 samples, 316 
 trials) stands in for data set IVb of BCI Competition III (118 x 100, 210 trials), of
 which no copy was found: the paper's figures beside ours are of other data.
 
-Two protocols. *Official split*: rank and strengths chosen by 10-fold cross-validation
-on the 316 training trials, the 100 test trials scored once. *Random splits*: all 416
-trials are split at random into 316 and 100, many times, everything chosen anew by
-5-fold cross-validation inside each training part, on a coarser grid. Trials are counted
-in units of 50 microvolts, a constant, and the mean of the training part is taken off;
-nothing else is done to them.
+Two protocols. *Official split*: rank and strengths are chosen by 10-fold
+cross-validation on the 316 training trials, and the 100 test trials are scored once.
+*Random splits*: all 416 trials are split at random into 316 and 100, many times. Rank
+and strengths are chosen anew in each training part, by 5-fold cross-validation on a
+coarser grid. Trials are in units of 50 microvolts, a constant, and the mean of the
+training part is taken off; nothing else is done to them.
 
 LR has no penalty and its data are separable: FISTA goes towards the widest margin and
 is stopped at q <= 1e-5 or 1000 iterations, as the other convex fits are. BLR and SBLR
@@ -197,7 +197,7 @@ def _spread(value: dict[str, float], sign: str = "") -> str:
 
 
 def picture(figure: Any, result: Result) -> None:
-    """Draw a dot and an interval a method, the paper's figures beside."""
+    """Draw one dot and interval per method, beside the paper's figures."""
     names = [row["method"] for row in result["official"]]
     places = np.arange(len(names))[::-1]
     figure.set_size_inches(8.4, 3.4)

@@ -9,8 +9,8 @@ of sides never seen. Strengths and rank are chosen by leaving one training view 
 object out at a time. scikit-learn's digits (8 x 8, 10 classes), k of each class to
 train on and all others to test, stand beside, with 5-fold cross-validation.
 
-One-against-all fits a binary model a class, all with the same strengths; joint is one
-model for all classes (SBLR-Eq30). Repetitions draw other angles, or other digits.
+One-against-all fits one binary model per class, all with the same strengths; joint is
+one model for all classes (SBLR-Eq30). Repetitions draw other angles, or other digits.
 """
 
 import functools
@@ -123,9 +123,9 @@ def view_tasks(
     Args:
       images: (n, s, t), the 72 views of an object in angular order.
       codes: (n,) objects 0, 1, ...
-      num_train: views of each object to train on.
-      step: between two of them.
-      repetitions: so many tasks.
+      num_train: Number of views of each object to train on.
+      step: Distance between two of these views.
+      repetitions: Number of tasks.
     """
     num_objects = int(codes.max()) + 1
     first = np.searchsorted(codes, np.arange(num_objects))
@@ -207,7 +207,7 @@ def _percent(row: dict[str, Any], sign: str = "") -> str:
 
 
 def picture(figure: Any, result: Result) -> None:
-    """Draw a dot and an interval a method and protocol, the paper's figures beside."""
+    """Draw one dot and interval per method and protocol, beside the paper's figures."""
     protocols = result["protocols"]
     names = [row["method"] for row in protocols[0]["rows"]]
     papers = {method.name: method.paper for method in methods(8)}

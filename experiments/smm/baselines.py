@@ -50,11 +50,11 @@ def fit_perceptron(
     """Train; choose the number of passes on development words; score on the test.
 
     Args:
-      split: words.
-      size: how many to train on.
-      template: a shipped one by name, or a path.
-      passes: to choose from, ascending.
-      seed: of the order of words.
+      split: The words.
+      size: Number of training words.
+      template: Name of a shipped template, or a path.
+      passes: Numbers of passes to choose from, ascending.
+      seed: Seed for the order of words.
     """
     task = _Task(split, size, features.read_template(template))
     final = jax.jit(perceptron.final_params)
@@ -77,9 +77,9 @@ def fit_io_hmm(split: Split, size: int, num_states: Sequence[int]) -> dict[str, 
     """Fit; choose states and moments on development words; score on the test.
 
     Args:
-      split: words.
-      size: how many to train on.
-      num_states: to choose from; more than there are bi-symbols are not tried.
+      split: The words.
+      size: Number of training words.
+      num_states: Numbers of states to choose from, as far as there are bi-symbols.
     """
     words = encode(split, size)
     joint = spectral_moments.count(words.alphabet, words.train)
@@ -124,13 +124,13 @@ def fit_latent_svm(
     """Train by CCCP; choose and score as `fit_io_hmm` does.
 
     Args:
-      split: words.
-      size: how many to train on.
-      num_states: hidden states to choose from.
-      strengths: of the ridge, to choose from.
-      seed: of the random start.
-      say: takes one line of progress.
-      num_rounds: at most so many imputations.
+      split: The words.
+      size: Number of training words.
+      num_states: Numbers of hidden states to choose from.
+      strengths: Strengths of the ridge to choose from.
+      seed: Seed for the random start.
+      say: Takes one line of progress.
+      num_rounds: Largest number of imputations.
     """
     words = encode(split, size)
     train, development, test = (

@@ -1,12 +1,11 @@
 """SMM Figure 1: test accuracy against the number of training words, NETtalk.
 
 Every max-margin method chooses from three settings, two numbers of iterations and two
-iterates on the development words of each split and size; the strengths, taken from the
-path of Figure 2, grow with the fourth root of the number of words. Above 5,000 words
-the setting that the same split has chosen there is taken; a method with a strength, for
-which one step size alone is tried below, chooses between that and a third of it. The
-others choose from as many settings or more. Only what was chosen is scored on the test
-words.
+iterates, on the development words of each split and size. The strengths come from the
+path of Figure 2 and grow with the fourth root of the number of words. Above 5,000 words
+a method keeps the setting that the same split chose at 5,000. If this setting has a
+strength, the method chooses between its step size and a third of it. The other methods
+choose from as many settings or more. Only what was chosen is scored on the test words.
 """
 
 import dataclasses

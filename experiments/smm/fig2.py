@@ -2,8 +2,8 @@
 
 Nuclear norm on one or both unfoldings of the trigram table, the Frobenius norm and half
 its square (errata SMM-B2), beside no regulariser. For each strength the step size c,
-the number of iterations and the iterate are chosen on the development words from lists
-that are the same for every method, the unregularised one included.
+the number of iterations and the iterate are chosen on the development words. All
+methods, the unregularised one too, choose from the same lists.
 """
 
 from typing import Any

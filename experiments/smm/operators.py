@@ -49,7 +49,7 @@ class _Method(NamedTuple):
     """How a tagger is learnt, and how it becomes an automaton of rank r."""
 
     strengths: tuple[float, ...]
-    has_end: bool  # whether words end in a boundary symbol
+    has_end: bool  # True if words end in a boundary symbol
     learn: Callable[[Lattice, jax.Array], Any]
     table: Callable[[Any], jax.Array]
     cut: Callable[[Any, int], operators.Operators]

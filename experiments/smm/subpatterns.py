@@ -47,10 +47,10 @@ def fit_perceptron(
     """Train; choose the number of passes on development words; score on the test.
 
     Args:
-      split: words.
-      size: how many to train on.
-      passes: to choose from, ascending.
-      seed: of the order of words.
+      split: The words.
+      size: Number of training words.
+      passes: Numbers of passes to choose from, ascending.
+      seed: Seed for the order of words.
     """
     task = _Task(split, size)
     words = trigram_perceptron.lay_out(task.alphabet, task.train)
@@ -77,11 +77,11 @@ def fit_crf(
     """Train by L-BFGS with an L2 penalty; choose and score as `fit_perceptron` does.
 
     Args:
-      split: words.
-      size: how many to train on.
-      strengths: c of `batch.trigram_crf`, to choose from.
-      iterations: to choose from, ascending.
-      say: takes one line of progress.
+      split: The words.
+      size: Number of training words.
+      strengths: Values of c of `batch.trigram_crf` to choose from.
+      iterations: Numbers of iterations to choose from, ascending.
+      say: Takes one line of progress.
     """
     task = _Task(split, size)
     words = jax.device_put(trigram_crf.lay_out(task.alphabet, task.train))

@@ -1,10 +1,10 @@
 """NETtalk splits, and max-margin taggers scored on them: shared by the SMM figures.
 
 A method is a list of settings (regulariser, strength, step size c, ...). Every setting
-runs for the same number of iterations; after some of them (`checkpoints`) the last and
-the averaged iterate are scored on the development words. What scores best there is
-taken, and only that is scored on the test words: settings, iterate and number of
-iterations are chosen alike for all methods.
+runs for the same number of iterations. At some of them (`checkpoints`) the last and the
+averaged iterate are scored on the development words. Setting, iterate and number of
+iterations with the best score are chosen, for all methods in the same way. Only the
+choice is scored on the test words.
 """
 
 import dataclasses
@@ -123,13 +123,13 @@ class Chosen(NamedTuple):
     """What was best on the development words.
 
     Attributes:
-      development: accuracy there, in percent.
-      setting: that reached it.
-      iterations: after how many.
-      iterate: which one.
-      rank: of all blocks together then; -1 where no spectrum is computed.
-      gap: duality gap at the end of that setting's run, relative to its objective.
-      params: the model.
+      development: Accuracy on the development words, in percent.
+      setting: Setting that reached this accuracy.
+      iterations: Number of iterations.
+      iterate: The last or the averaged iterate, one of `ITERATES`.
+      rank: Rank of all blocks together; -1 if no spectrum is computed.
+      gap: Duality gap at the end of the run, relative to its objective.
+      params: The model.
     """
 
     development: float
@@ -200,11 +200,11 @@ def choose(
     """Run each setting, and choose by accuracy on the development words.
 
     Args:
-      settings: to try.
-      task: to learn.
-      checkpoints: numbers of iterations after which to score, ascending, multiples of
+      settings: Settings to try.
+      task: Words to learn from and to score on.
+      checkpoints: Numbers of iterations after which to score, ascending, multiples of
         the first.
-      say: takes one line of progress.
+      say: Takes one line of progress.
 
     Returns:
       The best one, and a row for each setting: its best development accuracy and how

@@ -19,8 +19,8 @@ def answers(found: list[Trained], num_lists: int) -> dict[str, dict[str, Any]]:
     """Answer each finding; see the module.
 
     Args:
-      found: all methods at all sizes.
-      num_lists: of the test set.
+      found: All methods at all sizes.
+      num_lists: Number of lists in the test set.
     """
     results: dict[str, dict[str, Any]] = {}
     test, train = Bootstrap(num_lists), Bootstrap(found[0].train.correct.shape[1])

@@ -42,7 +42,7 @@ def outcome(split: nbest.Split, chosen: np.ndarray) -> Outcome:
     """Count the chunks of the chosen candidates.
 
     Args:
-      split: lists with their counts.
+      split: Lists with their counts.
       chosen: (num_runs, n) candidates of the first n lists.
     """
     num_lists = chosen.shape[1]

@@ -36,14 +36,14 @@ def run(
     """Compare the two rules, for D = 2 and the surrogate mapping.
 
     Args:
-      task: the lists.
-      size: training lists.
-      num_seeds: runs at each C.
-      num_passes: of each run.
-      say: takes one line of progress.
-      limits: C tried.
-      models: numbers of components and their starts.
-      decodings: of the learner.
+      task: The lists.
+      size: Number of training lists.
+      num_seeds: Number of runs at each C.
+      num_passes: Number of passes of each run.
+      say: Takes one line of progress.
+      limits: Values of C to try.
+      models: Numbers of components and their starts.
+      decodings: Decodings of the learner to try.
 
     Returns:
       One row for each model and C.

@@ -9,10 +9,10 @@ MIRA and the perceptron; all averaged over rounds. Two families:
   MIRA with plain decoding.
 
 C is chosen for each method and training size on the development set by the run of seed
-0, above 2,000 lists by that on the first 2,000; the number of passes, up to three, by
-the mean over all seeds. The test set is scored once for each method and size, with what
-was chosen. The paper's findings are answered in `tm.findings`, the two step rules are
-compared in `tm.steps`.
+0. Above 2,000 lists, C is the choice for the first 2,000. The number of passes, up to
+three, is chosen by the mean over all seeds. The test set is scored once for each method
+and size, with what was chosen. `tm.findings` answers the paper's findings, `tm.steps`
+compares the two step rules.
 """
 
 import itertools
@@ -42,7 +42,7 @@ NOTES = (
     "The base tagger of a training list was trained on the other folds, about 7,200 "
     "sentences (400 at small scale), whatever the reranker's training size.",
     "The surrogate is a perceptron after one pass over the reranker's training lists.",
-    "Training F1 is that of the first lists of the training set, as many as the "
+    "Training F1 is measured on the first lists of the training set, as many as the "
     "smallest training size.",
 )
 
@@ -150,7 +150,7 @@ def _linear(
         def curve(
             limit: float, seed: int, rule: str = rule, decoding: str = decoding
         ) -> tuple[list[float], list[np.ndarray], float]:
-            """F1 on development after each pass, and what is needed to go on."""
+            """Return F1 on development and weights after each pass, and the seconds."""
             passes = grid.linear_passes(
                 task, size, rule=rule, limit=limit, decoding=decoding, seed=seed
             )

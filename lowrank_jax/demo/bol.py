@@ -202,7 +202,7 @@ def _regret(
 ) -> Regret:
     """Compare the losses of a run with C = 1 with their certificate (DR-B4).
 
-    Of all multiples of the fixed model the one is taken that bounds the loss best.
+    The comparator is the multiple of the fixed model that bounds the loss best.
     """
     key, others = jax.random.key(_SEED), []
     for index, trace in enumerate(run.traces):
@@ -242,7 +242,7 @@ def _regret(
 
 
 def _energy(blocks: jax.Array | None) -> np.ndarray:
-    """Share of the squared entries that the best blocks of rank 1, 2, ... hold."""
+    """Return the share of squared entries that the best blocks of rank 1, ... hold."""
     assert blocks is not None
     values = np.linalg.svd(np.asarray(blocks, np.float64), compute_uv=False)
     energy = (values**2).sum(axis=0)

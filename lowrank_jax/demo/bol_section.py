@@ -29,7 +29,7 @@ _SHOWN = dict(
 
 
 def cut_sentences(demo: Demo) -> list[list[tuple[str, bool]]]:
-    """Words of some test sentences by the last learner, and whether each is right."""
+    """Return words of some test sentences by the last learner, and if each is right."""
     test = demo.test
     some = slice(0, _NUM_SENTENCES)
     characters = test.columns[0]

@@ -1,7 +1,7 @@
 """Matrices: sparse bilinear logistic regression beside logistic regression.
 
-The matrices are scikit-learn's handwritten digits, 8 x 8 pixels, where it is installed;
-else made-up ones of three classes, each with a pattern of rank 1.
+The matrices are scikit-learn's handwritten digits, 8 x 8 pixels. If scikit-learn is not
+installed, they are made up: three classes, each with a pattern of rank 1.
 """
 
 import importlib.util

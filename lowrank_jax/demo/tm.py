@@ -43,7 +43,7 @@ class Demo(NamedTuple):
     base: float  # quality of the first candidates
     rows: list[Row]
     planted: np.ndarray  # (n_1, n_2) the true weights, each in its cell
-    found: np.ndarray  # (n_1, n_2) those of the last learner
+    found: np.ndarray  # (n_1, n_2) the weights of the last learner
 
 
 class _Task(NamedTuple):
