@@ -217,7 +217,7 @@ def fill(app, document, source):
         mark = f"<!-- {name} -->"
         if mark in text:
             text = text.replace(mark, make())
-    # The README and the folder of results have one page here, that of the figures.
+    # The README and the folder of results have one page here, the page of figures.
     text = re.sub(
         r"\]\((?:\.\./)+README\.md(?:#[\w-]*)?\)", f"]({up}measured.md)", text
     )
@@ -262,13 +262,13 @@ def word_choice():
     head = [
         f"NETtalk, {result['num_words']:,} words",
         "letters right, %",
-        "tagged a second",
+        "tagged per second",
     ]
     return table(head, rows)
 
 
 def list_choice():
-    """Return microseconds a round of MIRA and T-MIRA by the number of features."""
+    """Return microseconds per round of MIRA and T-MIRA by the number of features."""
     result = load("bench-tm")
     if result is None:
         return ""
