@@ -12,10 +12,12 @@ import json
 import pathlib
 import sys
 
-from experiments import catalogue
-from experiments.tables import markdown
-
 ROOT = pathlib.Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))  # experiments are not installed
+
+from experiments import catalogue  # noqa: E402
+from experiments.tables import markdown  # noqa: E402
+
 RESULTS = ROOT / "docs" / "results"
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
 #: Experiments of each paper begin with its name; its benches.

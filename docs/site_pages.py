@@ -1,6 +1,6 @@
 """What the documentation makes at build time: API pages and small tables of results.
 
-API pages. One page a package and one for the modules beside them, from ``__all__`` of
+API pages. One page per package and one for the modules beside them, from ``__all__`` of
 every module there is: whoever adds a module need not touch the pages. An object is
 described once, in the module that defines it; where it is exported again stands a link.
 
@@ -23,6 +23,7 @@ import types
 from sphinx import addnodes
 
 import lowrank_jax
+from experiments.tables import markdown
 
 DOCS = pathlib.Path(__file__).parent
 RESULTS = DOCS / "results"
@@ -48,7 +49,7 @@ def public_modules():
 
 
 def page_of(module_name):
-    """Return the page of a module: that of its package, or the one of the others."""
+    """Return the page of a module: its package, or the page of top-level modules."""
     parts = module_name.split(".")
     if len(parts) == 1:
         return "top-level"
@@ -231,12 +232,6 @@ def load(name):
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def table(head, rows):
-    """Return a Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)
-
-
 def sequence_choice():
     """Return F1 and seconds on CoNLL-2000."""
     result = load("bol-fig3")
@@ -246,7 +241,7 @@ def sequence_choice():
         [row["method"], f"{row['f1']:.2f}", f"{row['train_seconds']:.1f}"]
         for row in result["rows"]
     ]
-    return table(["CoNLL-2000 chunking", "F1", "seconds to train"], rows)
+    return markdown(["CoNLL-2000 chunking", "F1", "seconds to train"], rows)
 
 
 def word_choice():
@@ -264,7 +259,7 @@ def word_choice():
         "letters right, %",
         "tagged per second",
     ]
-    return table(head, rows)
+    return markdown(head, rows)
 
 
 def list_choice():
@@ -279,7 +274,7 @@ def list_choice():
         [f"{size:,}", f"{here['MIRA']:.0f}", f"{here['T-MIRA']:.0f}"]
         for size, here in sorted(found.items())
     ]
-    return table(["features", "MIRA, µs a round", "T-MIRA, µs a round"], rows)
+    return markdown(["features", "MIRA, µs per round", "T-MIRA, µs per round"], rows)
 
 
 def theory_modules():

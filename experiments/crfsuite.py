@@ -43,8 +43,9 @@ def fit(
       `tokens_per_second` (items built beforehand) and `tokens_per_second_strings`.
     """
     command = [sys.executable, "-m", __name__, algorithm, str(num_iterations)]
-    command += [str(train), str(test), str(seed)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    command += [str(Path(train).resolve()), str(Path(test).resolve()), str(seed)]
+    root = Path(__file__).parents[1]  # experiments are not installed
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=root)
     return json.loads(done.stdout.splitlines()[-1])
 
 
