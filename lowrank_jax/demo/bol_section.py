@@ -107,7 +107,7 @@ def section(demo: Demo) -> list[str]:
 
 def _about(demo: Demo) -> str:
     return (
-        "<p>The task is made up: to cut text into words. A lexicon of "
+        "<p>The task is to cut text into words, and the text is made up. A lexicon of "
         f"{demo.num_words:,} words of 1 to 4 characters was drawn at random, and "
         "sentences from it, some words far more often than others (Zipf). There are "
         f"{demo.train.num_sentences:,} sentences to learn from and "

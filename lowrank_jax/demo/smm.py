@@ -103,9 +103,9 @@ def section(demo: Demo) -> list[str]:
         "neighbouring pairs of letter and output; a penalty on its singular values "
         "looks for an automaton of few states behind it.</p>",
         rows_table(demo.rows),
-        '<p class="small">Accuracy of the test letters, by the averaged table; rank of '
-        "the last one; the gap is between the objective and a lower bound on the "
-        "optimum (DR-M2).</p>",
+        '<p class="small">Accuracy on the test letters is by the averaged table, the '
+        "rank is of the last table. The gap is between the objective and a lower bound "
+        "on the optimum (DR-M2).</p>",
         "<p>Some test words with the outputs found by the <b>spectral</b> penalty; "
         "wrong ones in red:</p>",
         _words(demo),

@@ -124,7 +124,7 @@ def section(demo: Demo) -> list[str]:
     """Return the section; HTML."""
     return [
         "<h2>Lists: a weight vector folded into a tensor</h2>",
-        "<p>To choose the best candidate from a list; there are "
+        "<p>The task is to choose the best candidate of a list. There are "
         f"{demo.num_train:,} lists to learn from, with noise, and {_NUM_TEST:,} to "
         f"test on. Each of the {demo.planted.size:,} features is a pair of properties, "
         "and its true weight a product of two numbers. Tensor-MIRA lays the weights "
@@ -133,7 +133,8 @@ def section(demo: Demo) -> list[str]:
         "make its own objective worse; block descent never does.</p>",
         rows_table(demo.rows),
         '<p class="small">Mean quality of the chosen candidates, between 0 (the worst '
-        f"of its list) and 1 (the best); to take the first gives {demo.base:.3f}.</p>",
+        "of its list) and 1 (the best). The first candidates have "
+        f"{demo.base:.3f}.</p>",
         picture(
             lambda figure: _draw_quality(figure, demo),
             "Quality of what is chosen from the test lists, after each pass.",
