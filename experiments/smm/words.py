@@ -19,7 +19,7 @@ import numpy as np
 
 from experiments.protocol import Say
 from experiments.tables import markdown
-from lowrank_jax import data, loops
+from lowrank_jax import data, loops, streams
 from lowrank_jax.batch.smm import fobos
 from lowrank_jax.decode.lattice_paths import LatticePaths, best_paths, paths_to_words
 from lowrank_jax.models import hankel
