@@ -44,7 +44,6 @@ ALLOWED = {
     "cli": f"{LIBRARY} estimators theory certify report verify demo",
     "__main__": "cli",
 }
-#: Packages whose `__init__` only names its modules and loads them when asked for.
 COMMANDS = f"{PACKAGE}.cli.commands."
 
 
@@ -99,6 +98,10 @@ def strings(name):
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
+    if is_lazy(tree):
+        return set()
+    package = name if modules()[name].name == "__init__.py" else name.rpartition(".")[0]
+    texts |= {f"{package}.{text}" for text in texts}  # named relative to the package
     return {text for text in texts if text in modules() and text != PACKAGE}
 
 

@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.quick:
         _compile_fast()
 
-    from lowrank_jax.verify import catalogue, table
+    from lowrank_jax.verify import catalogue, table, workers
 
     catalogue.choose(arguments.only)  # an unknown id is told before the work
     out = sys.stderr if arguments.json == "-" else sys.stdout
@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     began = time.perf_counter()
     say(table.head())
-    results = catalogue.check(
+    results = workers.check(
         arguments.only,
         arguments.quick,
         seed=arguments.seed,
