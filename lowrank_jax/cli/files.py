@@ -180,7 +180,7 @@ def write_json(path: str | None, result: dict[str, Any]) -> None:
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a file atomically, and the folders above it."""
-    from lowrank_jax.store.checkpoint import replace_file
+    from lowrank_jax.store.files import replace_file
 
     pathlib.Path(path).absolute().parent.mkdir(parents=True, exist_ok=True)
     content = text.encode("utf-8", "backslashreplace")

@@ -80,12 +80,12 @@ class RerankModel:
         """Return the candidate of the highest score of each list, from 0."""
         return _best(lists, self.scores(lists))
 
-    def save(self, folder: Path, extra: Mapping[str, bytes] | None = None) -> None:
+    def save(self, folder: Path, *, keep_checkpoint: bool = False) -> None:
         """Write the model, replacing an earlier one when this one is complete.
 
         Args:
-          folder: where; made if it is not there.
-          extra: further files by name.
+          folder: Place of the model; made if it is missing.
+          keep_checkpoint: If true, a checkpoint in the earlier folder stays.
         """
         arrays: dict[str, np.ndarray] = {}
         if self.place is None:
@@ -103,7 +103,8 @@ class RerankModel:
             "num_features": self.num_features,
             "training": dict(self.metadata),
         }
-        model_folder.write(folder, KIND, model_folder.Content(about, arrays), extra)
+        content = model_folder.Content(about, {"weights": arrays})
+        model_folder.write(folder, KIND, content, keep_checkpoint=keep_checkpoint)
 
     @classmethod
     def load(cls, folder: Path) -> "RerankModel":
@@ -112,7 +113,8 @@ class RerankModel:
         Raises:
           InputError: if it is no such model, of another version, or damaged.
         """
-        about, arrays = model_folder.read(folder, KIND)
+        content = model_folder.read(folder, KIND)
+        about, arrays = content.about, content.arrays["weights"]
         names = None
         if _NAMES in arrays:
             text = arrays[_NAMES].tobytes().decode("utf-8", "surrogatepass")

@@ -6,9 +6,7 @@ and ``weights.npz``, with the alphabet among the arrays.
 """
 
 import dataclasses
-import json
 import os
-import pathlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,14 +17,12 @@ import numpy as np
 from lowrank_jax.data.bisymbols import Alphabet, encode_words
 from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.decode.lattice_paths import LatticePaths, best_paths, paths_to_words
-from lowrank_jax.estimators.tagger import CHECKPOINT, CHECKPOINT_FILES
 from lowrank_jax.models import hankel
-from lowrank_jax.store import checkpoint
 from lowrank_jax.store import folder as model_folder
 from lowrank_jax.streams import words as lattices
 from lowrank_jax.streams.words import Lattice
 
-__all__ = ["WordTagger", "check_target", "is_word_tagger"]
+__all__ = ["WordTagger"]
 
 _KIND = "word tagger"
 _ALPHABET = tuple(field.name for field in dataclasses.fields(Alphabet))
@@ -108,11 +104,6 @@ class WordTagger:
         Raises:
           InputError: if the folder holds anything that is not of a model.
         """
-        check_target(folder)
-        kept = pathlib.Path(folder) / CHECKPOINT
-        extra = {}
-        if keep_checkpoint and kept.exists():
-            extra[CHECKPOINT] = kept.read_bytes()
         about = {
             "learner": self.learner,
             "hyperparameters": dict(self.hyperparameters),
@@ -129,7 +120,8 @@ class WordTagger:
         arrays = {name: np.asarray(getattr(self.alphabet, name)) for name in _ALPHABET}
         for i, part in enumerate(self.params):
             arrays[f"block_{i}"] = np.asarray(part)
-        model_folder.write(folder, _KIND, model_folder.Content(about, arrays), extra)
+        content = model_folder.Content(about, {"weights": arrays})
+        model_folder.write(folder, _KIND, content, keep_checkpoint=keep_checkpoint)
 
     @staticmethod
     def load(folder: Path) -> "WordTagger":
@@ -138,7 +130,8 @@ class WordTagger:
         Raises:
           InputError: if it is no such folder, of another version, cut short, damaged.
         """
-        about, arrays = model_folder.read(folder, _KIND)
+        content = model_folder.read(folder, _KIND)
+        about, arrays = content.about, content.arrays["weights"]
         with model_folder.complete(folder, _KIND):
             blocks = hankel.basis(**about["basis"])
             matrices = [arrays[f"block_{i}"] for i in range(len(blocks))]
@@ -168,26 +161,6 @@ class WordTagger:
         )
         ids = paths_to_words(_decode(table, lattice), lattice)
         return self.alphabet.outputs[ids[words.inside]]
-
-
-def check_target(folder: Path) -> None:
-    """Raise `InputError` unless a word tagger may be written there.
-
-    The folder may be missing, empty, or hold a word tagger or the checkpoint of one.
-    """
-    model_folder.check_target(folder, CHECKPOINT_FILES, kind=_KIND)
-
-
-def is_word_tagger(folder: Path) -> bool:
-    """Whether a folder says that it holds a word tagger; False if it says nothing."""
-    folder = pathlib.Path(folder)
-    for place in (folder, checkpoint.previous_folder(folder)):
-        try:
-            about = json.loads((place / "model.json").read_text(encoding="utf-8"))
-            return bool(about.get("kind") == _KIND)
-        except (OSError, ValueError, AttributeError):
-            continue
-    return False
 
 
 @jax.jit

@@ -6,11 +6,8 @@ and then renamed: there is always one complete model to read, the old or the new
 """
 
 import dataclasses
-import hashlib
 import json
 import os
-import pathlib
-import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -18,37 +15,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax import __version__, checks, streams
-from lowrank_jax.checks import InputError
+from lowrank_jax import checks, streams
 from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.decode import k_best_paths, marginals
 from lowrank_jax.estimators import labelling
 from lowrank_jax.features import Encoder, num_parameters
 from lowrank_jax.models import bilinear, linear
-from lowrank_jax.store import checkpoint
 from lowrank_jax.store import folder as model_folder
 
-__all__ = [
-    "CERTIFICATE",
-    "CHECKPOINT",
-    "CHECKPOINT_FILES",
-    "Labelling",
-    "Tagger",
-    "check_target",
-]
+__all__ = ["Labelling", "Tagger"]
 
-_FORMAT = 1
-_MODEL, _WEIGHTS, _VOCABULARY = "model.json", "weights.npz", "vocabulary.npz"
-#: Name of the checkpoint of an unfinished training in a model folder.
-CHECKPOINT = "checkpoint.npz"
-#: That file, and what is left of it where a write was killed.
-CHECKPOINT_FILES = (CHECKPOINT, f".{CHECKPOINT}.part")
-#: Name of what was certified of the training, where it was.
-CERTIFICATE = "certificate.json"
-_DATA_FILES = (_WEIGHTS, _VOCABULARY)
-_EXTRA = (_VOCABULARY, CERTIFICATE, *CHECKPOINT_FILES)
-
+_KIND = "tagger"
 _MODELS: dict[str, Any] = {"linear": linear, "bilinear": bilinear}
 _SHORT = 256  # sentences up to this length are decoded in one window
 
@@ -190,18 +168,32 @@ class Tagger:
         Raises:
           InputError: if the folder holds anything that is not of a model.
         """
-        check_target(folder)
-        kept = pathlib.Path(folder) / CHECKPOINT
-
-        def write(part: pathlib.Path) -> None:
-            self._write(part)
-            if keep_checkpoint and kept.exists():
-                shutil.copy2(kept, part / CHECKPOINT)
-            if certificate is not None:
-                text = json.dumps(certificate, indent=1) + "\n"
-                (part / CERTIFICATE).write_text(text, encoding="utf-8")
-
-        checkpoint.replace_folder(folder, write, last=_MODEL)
+        weights = {
+            name: np.asarray(array)
+            for name, array in self.params._asdict().items()
+            if array is not None
+        }
+        space = self.encoder.space
+        about = {
+            "learner": self.learner,
+            "hyperparameters": dict(self.hyperparameters),
+            "model": self.model,
+            "dtype": self.dtype.name,
+            "format": self.format,
+            "num_features": space.num_features,
+            "num_labels": space.num_labels,
+            "num_parameters": self.num_parameters,
+            "orders": " ".join(space.orders),
+            "encoder": self.encoder.metadata(),
+            "training": dict(self.metadata),
+        }
+        arrays = {"weights": weights, "vocabulary": self.encoder.arrays()}
+        extra = {}
+        if certificate is not None:
+            text = json.dumps(certificate, indent=1) + "\n"
+            extra[model_folder.CERTIFICATE] = text.encode()
+        content = model_folder.Content(about, arrays, extra)
+        model_folder.write(folder, _KIND, content, keep_checkpoint=keep_checkpoint)
 
     @staticmethod
     def load(folder: Path) -> "Tagger":
@@ -210,19 +202,12 @@ class Tagger:
         Raises:
           InputError: if it is no model folder, of another version, cut short, damaged.
         """
-        shown, folder = folder, pathlib.Path(folder)
-        previous = checkpoint.previous_folder(folder)
-        if not folder.exists() and previous.exists():
-            folder = previous  # killed between the two renames of `save`
-        about = _read_json(folder, shown)
-        with model_folder.complete(folder / _MODEL, "tagger"):
-            for name in _DATA_FILES:
-                _check_file(folder / name, about["files"][name])
-            weights = checkpoint.read_arrays(folder / _WEIGHTS)
-            vocabulary = checkpoint.read_arrays(folder / _VOCABULARY)
+        content = model_folder.read(folder, _KIND)
+        about, arrays = content.about, content.arrays
+        with model_folder.complete(folder, _KIND):
             return Tagger(
-                encoder=Encoder.from_arrays(vocabulary, about["encoder"]),
-                params=_params(about["model"], weights),
+                encoder=Encoder.from_arrays(arrays["vocabulary"], about["encoder"]),
+                params=_params(about["model"], arrays["weights"]),
                 learner=about["learner"],
                 hyperparameters=about["hyperparameters"],
                 format=about["format"],
@@ -259,34 +244,6 @@ class Tagger:
             part = _padded(sequences, tokens, corpus.lengths[sentences])
             yield tokens, sentences, streams.sentences.stream(part, window=window)
 
-    def _write(self, folder: pathlib.Path) -> None:
-        weights = {
-            name: np.asarray(array)
-            for name, array in self.params._asdict().items()
-            if array is not None
-        }
-        checkpoint.write_arrays(folder / _WEIGHTS, weights)
-        checkpoint.write_arrays(folder / _VOCABULARY, self.encoder.arrays())
-        space = self.encoder.space
-        about = {
-            "format_version": _FORMAT,
-            "package_version": __version__,
-            "learner": self.learner,
-            "hyperparameters": dict(self.hyperparameters),
-            "model": self.model,
-            "dtype": self.dtype.name,
-            "format": self.format,
-            "num_features": space.num_features,
-            "num_labels": space.num_labels,
-            "num_parameters": self.num_parameters,
-            "orders": " ".join(space.orders),
-            "encoder": self.encoder.metadata(),
-            "training": dict(self.metadata),
-            "files": {name: _about_file(folder / name) for name in _DATA_FILES},
-        }
-        text = json.dumps(about, indent=1) + "\n"
-        checkpoint.replace_file(folder / _MODEL, lambda file: _put(file, text))
-
 
 def _params(model: str, weights: Mapping[str, np.ndarray]) -> Params:
     kind = _MODELS[model].Params
@@ -294,14 +251,6 @@ def _params(model: str, weights: Mapping[str, np.ndarray]) -> Params:
     with jax.enable_x64(needs_x64):
         fields = {name: jnp.asarray(array) for name, array in weights.items()}
     return kind(**{name: fields.get(name) for name in kind._fields})
-
-
-def check_target(folder: Path) -> None:
-    """Raise `InputError` unless a model may be written there.
-
-    The folder may be missing, empty, or hold a tagger or the checkpoint of one.
-    """
-    model_folder.check_target(folder, _EXTRA, kind="tagger")
 
 
 _predict = jax.jit(labelling.predict, static_argnums=0)
@@ -346,58 +295,3 @@ def _round_up(number: int, least: int) -> int:
     number = max(number, least)
     step = 1 << max(0, number.bit_length() - 3)
     return -(-number // step) * step
-
-
-def _read_json(folder: pathlib.Path, shown: Path) -> dict[str, Any]:
-    try:
-        about = json.loads((folder / _MODEL).read_text(encoding="utf-8"))
-        version = about["format_version"]
-    except (FileNotFoundError, NotADirectoryError):
-        if (folder / CHECKPOINT).exists():
-            raise InputError(
-                f"{shown} holds the checkpoint of an unfinished training and no model; "
-                f"go on with train --resume."
-            ) from None
-        raise InputError(
-            f"{shown} is not a model folder: it has no {_MODEL}; check the path."
-        ) from None
-    except (ValueError, KeyError, TypeError):
-        raise InputError(
-            f"{folder / _MODEL} is cut short or damaged; train the model again."
-        ) from None
-    if version != _FORMAT:
-        raise InputError(
-            f"{shown} has model format {version!r} where this version reads {_FORMAT}; "
-            f"use the version of lowrank_jax that wrote it "
-            f"({about.get('package_version')}), or train again."
-        )
-    return about
-
-
-def _about_file(path: pathlib.Path) -> dict[str, Any]:
-    with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"sha256": digest, "bytes": path.stat().st_size}
-
-
-def _check_file(path: pathlib.Path, expected: Mapping[str, Any]) -> None:
-    if not path.exists():
-        raise InputError(
-            f"{path} is missing, so the model is incomplete; copy the whole folder or "
-            f"train again."
-        )
-    size = path.stat().st_size
-    if size != expected["bytes"]:
-        raise InputError(
-            f"{path} has {size} bytes where {expected['bytes']} are expected, so the "
-            f"model is incomplete; copy the whole folder or train again."
-        )
-    if _about_file(path)["sha256"] != expected["sha256"]:
-        raise InputError(
-            f"{path} does not have the checksum it was written with; copy the folder "
-            f"again or train again."
-        )
-
-
-def _put(file: Any, text: str) -> None:
-    file.write(text.encode("utf-8"))

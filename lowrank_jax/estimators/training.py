@@ -14,7 +14,6 @@ from lowrank_jax import loops
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli.progress import Progress
 from lowrank_jax.cli.signals import StopRequest
-from lowrank_jax.estimators.tagger import CHECKPOINT
 from lowrank_jax.store import checkpoint
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def run(job: Job, *, resume: bool) -> Outcome:
       job: what to train.
       resume: whether to go on from the checkpoint in the folder, if there is one.
     """
-    path = job.folder / CHECKPOINT
+    path = job.folder / checkpoint.NAME
     state, history, compile_seconds = None, [], 0.0
     traces: list[Any] = []
     if path.exists() and resume:

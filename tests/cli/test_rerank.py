@@ -10,7 +10,7 @@ import pytest
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli import main
 from lowrank_jax.data import read_json_lists, write_json_lists
-from lowrank_jax.data.made import lists as reranking_task
+from lowrank_jax.data.made.lists import reranking_task
 from lowrank_jax.estimators.reranker import RerankModel
 from lowrank_jax.store import folder as model_folder
 from tests.cli.conftest import listing
@@ -199,7 +199,7 @@ def test_bad_arguments_and_models_are_refused(cli, folder, tmp_path):
     (model / "model.json").write_text(json.dumps(about | {"format_version": 99}))
     refused(cli("rerank", "apply", model, train), model, "model format 99")
     (model / "model.json").write_text(json.dumps(about | {"kind": "tagger"}))
-    refused(cli("rerank", "apply", model, train), "holds a tagger")
+    refused(cli("rerank", "apply", model, train), "is a tagger; use lowrank-jax tag")
     refused(cli("rerank", "apply", tmp_path / "none", train), "not a model folder")
 
 
@@ -229,7 +229,8 @@ def test_scores_that_are_not_finite_are_refused(cli, folder, tmp_path):
 
 
 def test_a_model_of_another_kind_is_not_overwritten(cli, folder, tmp_path):
-    for kind in ("word tagger", "matrix classifier", "tagger"):
+    titles = {"word tagger": "speller", "matrix classifier": "classifier"}
+    for kind, title in (titles | {"tagger": "tagger"}).items():
         model = tmp_path / kind
         shutil.copytree(folder / "m", model)
         about = json.loads((model / "model.json").read_text()) | {"kind": kind}
@@ -239,11 +240,11 @@ def test_a_model_of_another_kind_is_not_overwritten(cli, folder, tmp_path):
         (model / "model.json").write_text(json.dumps(about))
         before = (model / "model.json").read_bytes()
         done = cli("rerank", "train", folder / "train.jsonl", "--model", model)
-        refused(done, f"{model} holds a {kind}; name another folder")
-        with pytest.raises(InputError, match=f"holds a {kind}; name another folder"):
+        refused(done, f"{model} holds a {title}; name another folder")
+        with pytest.raises(InputError, match=f"holds a {title}; name another folder"):
             RerankModel.load(folder / "m").save(model)
         assert (model / "model.json").read_bytes() == before
-    empty = model_folder.Content({}, {})
+    empty = model_folder.Content({}, {"weights": {}})
     model = tmp_path / "m"
     shutil.copytree(folder / "m", model)
     with pytest.raises(InputError, match="m holds a reranker; name another folder"):
@@ -251,7 +252,7 @@ def test_a_model_of_another_kind_is_not_overwritten(cli, folder, tmp_path):
     assert RerankModel.load(model).num_features == 36
     (model / "model.json").write_text("{")  # cut short: nothing to keep
     model_folder.write(model, "word tagger", empty)
-    assert model_folder.read(model, "word tagger").arrays == {}
+    assert model_folder.read(model, "word tagger").arrays == {"weights": {}}
 
 
 def test_help_tells_of_the_settings(cli):

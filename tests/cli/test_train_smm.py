@@ -158,7 +158,7 @@ def test_a_folder_cut_short_or_of_another_kind_is_told_of(
     folder = tmp_path / "m"
     shutil.copytree(speller[0], folder)
     (folder / "weights.npz").write_bytes(weights(folder)[:100])
-    refused(cli("tag", folder, spelled), folder / "weights.npz", "cut short")
+    refused(cli("tag", folder, spelled), folder / "weights.npz", "incomplete")
     before = listing(folder)
     (folder / "notes.txt").write_text("mine")
     refused(cli(*train(spelled, folder)), "notes.txt")

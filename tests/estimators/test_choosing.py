@@ -10,7 +10,7 @@ import pytest
 from lowrank_jax import loops, metrics, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.lists import oracle, remap, take
-from lowrank_jax.data.made import lists as reranking_task
+from lowrank_jax.data.made.lists import reranking_task
 from lowrank_jax.estimators import reranker as choosing
 from lowrank_jax.models import tensor
 from lowrank_jax.online import tensor_mira

@@ -15,10 +15,12 @@ from lowrank_jax import data, loops, metrics, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.decode import Scores, path_score
-from lowrank_jax.estimators.tagger import Tagger, check_target
+from lowrank_jax.estimators.tagger import Tagger
 from lowrank_jax.features import Encoder, read_template, with_orders
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online import perceptron
+from lowrank_jax.store import files as store_files
+from lowrank_jax.store.folder import check_target
 
 FILES = {"model.json", "weights.npz", "vocabulary.npz"}
 
@@ -247,7 +249,7 @@ def test_a_foreign_folder_is_refused_and_left_as_it_is(trained, tmp_path):
     with pytest.raises(InputError, match="is not a folder"):
         tagger.save(tmp_path / "home" / "letter.txt")
     assert os.listdir(tmp_path / "home") == ["letter.txt"]
-    check_target(tmp_path / "new")
+    check_target(tmp_path / "new", "tagger")
 
 
 def test_a_save_that_fails_leaves_the_earlier_model(trained, tmp_path, monkeypatch):
@@ -264,7 +266,7 @@ def test_a_save_that_fails_leaves_the_earlier_model(trained, tmp_path, monkeypat
     monkeypatch.setattr(os, "rename", fail)
     with pytest.raises(OSError, match="no"):
         dataclasses.replace(tagger, learner="other").save(tmp_path / "m")
-    monkeypatch.setattr(Tagger, "_write", lambda *given: fail(".part", ""))
+    monkeypatch.setattr(store_files, "write_arrays", lambda *_: fail(".part", ""))
     with pytest.raises(OSError, match="no"):
         dataclasses.replace(tagger, learner="other").save(tmp_path / "m")
     assert (tmp_path / "m" / "model.json").read_bytes() == before

@@ -122,10 +122,9 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.grid = arguments.grid or "small"
     files.check_json(arguments.json, arguments.model)
 
-    from lowrank_jax.estimators.classifier.model import KIND, PICTURES
     from lowrank_jax.store import folder as model_folder
 
-    model_folder.check_target(folder, PICTURES, kind=KIND)
+    model_folder.check_target(folder, "matrix classifier")
     files.check_place(folder)
     settings = _parse_settings(arguments)
     data = _read(path, test_path, arguments)

@@ -148,11 +148,9 @@ def run_train(arguments: argparse.Namespace) -> int:
     import jax
 
     from lowrank_jax.cli import rerank_settings
-    from lowrank_jax.estimators.reranker import KIND
-    from lowrank_jax.estimators.tagger import CHECKPOINT_FILES
     from lowrank_jax.store import folder as model_folder
 
-    model_folder.check_target(arguments.model, CHECKPOINT_FILES, kind=KIND)
+    model_folder.check_target(arguments.model, "reranker")
     files.check_place(arguments.model)
     given = rerank_settings.parse(arguments.learner, arguments.settings)
     settings = rerank_settings.complete(arguments.learner, given)
@@ -194,7 +192,6 @@ def _train(
     from lowrank_jax.data.lists import drop_shared, remap
     from lowrank_jax.estimators import training
     from lowrank_jax.estimators.reranker import RerankModel
-    from lowrank_jax.estimators.tagger import CHECKPOINT
 
     folder = pathlib.Path(arguments.model)
     digest = hashlib.sha256()
@@ -260,10 +257,7 @@ def _train(
         metadata=dict(result),
     )
     result["num_parameters"] = model.num_parameters
-    kept = {}
-    if arguments.keep_checkpoint:
-        kept = {CHECKPOINT: (folder / CHECKPOINT).read_bytes()}
-    model.save(folder, kept)
+    model.save(folder, keep_checkpoint=arguments.keep_checkpoint)
     summary = sys.stderr if arguments.json == "-" else sys.stdout
     print(f"model: {folder}, {model.num_parameters:,} parameters", file=summary)
     for part, found in (("train", lists), ("test", test)):

@@ -75,10 +75,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Label a file; return the exit status."""
     path = files.find_data(arguments.file, arguments.data_dir)
 
-    from lowrank_jax.estimators.speller import is_word_tagger
     from lowrank_jax.estimators.tagger import Tagger
+    from lowrank_jax.store.folder import kind_of
 
-    if is_word_tagger(arguments.model):
+    if kind_of(arguments.model) == "word tagger":
         return _tag_words(arguments, path)
     tagger = Tagger.load(arguments.model)
     corpus, sentence_of_line = _read(path, tagger.format)

@@ -162,9 +162,9 @@ def run(arguments: argparse.Namespace) -> int:
     import jax
 
     from lowrank_jax.cli import certifying
-    from lowrank_jax.estimators.tagger import check_target
+    from lowrank_jax.store.folder import check_target
 
-    check_target(folder)
+    check_target(folder, "tagger")
     files.check_place(folder)
     name = arguments.learner
     given = learners.parse_settings(name, arguments.settings)

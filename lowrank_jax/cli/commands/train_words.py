@@ -27,9 +27,9 @@ def run(arguments: argparse.Namespace) -> int:
     import jax
 
     from lowrank_jax.cli.commands import train as common
-    from lowrank_jax.estimators.speller import check_target
+    from lowrank_jax.store.folder import check_target
 
-    check_target(folder)
+    check_target(folder, "word tagger")
     files.check_place(folder)
     name = arguments.learner
     settings = learners.all_settings(

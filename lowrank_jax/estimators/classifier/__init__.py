@@ -1,7 +1,6 @@
 """Classifiers of matrices: `fit` and `select` as functions."""
 
 from lowrank_jax.estimators.classifier.fitting import (
-    PICTURES,
     STRENGTH,
     Classifier,
     Fit,
@@ -14,7 +13,6 @@ from lowrank_jax.estimators.classifier.fitting import (
 )
 
 __all__ = [
-    "PICTURES",
     "STRENGTH",
     "Classifier",
     "Fit",
