@@ -94,9 +94,7 @@ def _certificate(
         loops.pass_order(jax.random.key(0), index, num_sentences)
         for index in range(NUM_PASSES)
     ]
-    ended = regret.conjugate(trained.state, variant="block")
-    found = regret.run_certificate(
-        trained.traces, orders, stream, params, ended, variant="block"
-    )
+    ended = regret.conjugate(trained.state)
+    found = regret.run_certificate(trained.traces, orders, stream, params, ended)
     assert found.spectrum is not None
     return found._asdict() | {"spectrum": found.spectrum._asdict()}

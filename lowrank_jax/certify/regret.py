@@ -1,10 +1,10 @@
 r"""The certificate of a run on its own data: regret, what bounds it, and the spectrum.
 
-A learner that records what it predicts leaves in its trace all that the regret against
-any fixed model U needs, and the bound (DR-B4) comes from numbers that the update has
-computed anyway; only :math:`F^*(\Theta_N)` is made exact at the end, by the singular
-values of the blocks that the run has touched. Sums are in double precision; their
-terms (margins, rows of weights) have that of the run, by which `holds` is judged too.
+If the learner records its predictions, the trace is enough to compute the regret
+against any fixed model U. The bound (DR-B4) uses only numbers that the update computes
+in any case. :math:`F^*(\Theta_N)` is made exact at the end, by the singular values of
+the blocks that the run has touched. Sums are taken in double precision. Their terms,
+and the tolerance of `holds`, have the precision of the run.
 """
 
 import functools
@@ -18,7 +18,8 @@ import numpy as np
 from lowrank_jax import streams, theory
 from lowrank_jax.certify import comparator
 from lowrank_jax.checks import InputError
-from lowrank_jax.online import mistakes
+from lowrank_jax.models import bilinear
+from lowrank_jax.online import bol, mistakes, perceptron
 
 __all__ = [
     "Conjugate",
@@ -47,6 +48,8 @@ class Conjugate(NamedTuple):
 
     value: float  # F*(Theta)
     spectrum: Spectrum | None  # None without first-order blocks
+    variant: str  # "sp", or the variant of BOL
+    rank: int  # r, rank of the blocks
 
 
 class RunCertificate(NamedTuple):
@@ -71,17 +74,21 @@ class RunCertificate(NamedTuple):
     spectrum: Spectrum | None
 
 
-def conjugate(state: Any, *, variant: str, rank: int = 1) -> Conjugate:
+def conjugate(state: bol.State | perceptron.State) -> Conjugate:
     r"""Return :math:`F^*(\Theta)` of a state, from exact singular values.
 
+    The running `State.conjugate` of the variants ``"block"`` and ``"paper"`` comes from
+    a few power steps and is a lower bound. A certificate ends with this exact value.
+
     Args:
-      state: of `online.bol`, or of `online.perceptron` (then nothing is decomposed).
-      variant: of the learner, ``"sp"`` for the perceptron.
-      rank: of the blocks.
+      state: State of `online.bol` or `online.perceptron`. The variant and the rank are
+        read off the state.
     """
-    if variant == "sp":
+    if isinstance(state, perceptron.State):
         parts = jax.tree.leaves(state.params)
-        return Conjugate(sum(_squares(part) for part in parts) / 2, None)
+        return Conjugate(sum(_squares(part) for part in parts) / 2, None, "sp", 1)
+    variant = bol.variant_of(state)
+    rank = bilinear.rank_of(state.params.table, state.blocks.shape[1])
     values = _singular_values(
         np.asarray(state.blocks), np.asarray(_rows_in_use(state.blocks))
     )
@@ -90,7 +97,8 @@ def conjugate(state: Any, *, variant: str, rank: int = 1) -> Conjugate:
         total += _squares(state.params.transitions)
     energies = (values[:, :rank] ** 2).sum(1)
     first_order = energies.sum() if variant == "block" else energies.max(initial=0)
-    return Conjugate((total + float(first_order)) / 2, _spectrum(values, rank))
+    value = (total + float(first_order)) / 2
+    return Conjugate(value, _spectrum(values, rank), variant, rank)
 
 
 def _singular_values(blocks: np.ndarray, is_row: np.ndarray) -> np.ndarray:
@@ -165,8 +173,6 @@ def run_certificate(
     params: Any,
     ended: Conjugate,
     *,
-    variant: str,
-    rank: int = 1,
     step_size: float = 1.0,
     is_best_multiple: bool = False,
 ) -> RunCertificate:
@@ -178,8 +184,6 @@ def run_certificate(
       corpus: that the run was on.
       params: U.
       ended: from `conjugate` of the last state.
-      variant: of the learner, ``"sp"`` for the perceptron.
-      rank: of the learner's blocks.
       step_size: C.
       is_best_multiple: take the multiple of U that makes the bound on the learner's
         loss least: the best in hindsight along U.
@@ -198,7 +202,9 @@ def run_certificate(
         np.concatenate([np.asarray(order) for order in orders])[is_mistake],
         np.concatenate([trace.predicted for trace in traces])[is_mistake],
     )
-    penalty = float(_penalty(params, corpus.space, variant=variant, rank=rank))
+    penalty = float(
+        _penalty(params, corpus.space, variant=ended.variant, rank=ended.rank)
+    )
     if is_best_multiple:
         size = best_multiple(comparator_margin[is_mistake], penalty, step_size)
         comparator_margin, penalty = size * comparator_margin, size**2 * penalty

@@ -99,10 +99,9 @@ def watch(
     """Return what looks at the exact spectrum of a state, if it is asked for."""
     if arguments.certify_every is None:
         return None
-    kind = _kind(arguments.learner, settings)
 
     def look(state: Any) -> dict[str, Any]:
-        ended = regret.conjugate(state, variant=kind["variant"], rank=kind["rank"])
+        ended = regret.conjugate(state)
         assert ended.spectrum is not None
         return {"conjugate": ended.value, "spectrum": ended.spectrum._asdict()}
 
@@ -132,7 +131,7 @@ def certificate(
         loops.pass_order(key, index, job.num_sentences)
         for index in range(len(outcome.traces))
     ]
-    ended = regret.conjugate(outcome.state, variant=kind["variant"], rank=kind["rank"])
+    ended = regret.conjugate(outcome.state)
     found = regret.run_certificate(
         outcome.traces,
         orders,
@@ -140,7 +139,7 @@ def certificate(
         params,
         ended,
         is_best_multiple=arguments.certify == "hindsight",
-        **kind,
+        step_size=kind["step_size"],
     )
     result = found._asdict()
     if found.spectrum is not None:

@@ -250,7 +250,7 @@ def _regret(
         for parts in (margins, others, conjugates)
     )
     # Along the way a few power steps estimate it; at the end it is exact.
-    conjugate[-1] = regret.conjugate(run.state, variant=variant).value
+    conjugate[-1] = regret.conjugate(run.state).value
     space = task.train.space
     penalty = float(comparator.penalty(fixed, space, variant=variant))
     size = regret.best_multiple(other[is_mistake], penalty, 1.0)

@@ -48,7 +48,7 @@ from lowrank_jax import checks
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import best_path
 from lowrank_jax.models import bilinear
-from lowrank_jax.online import mistakes, moves
+from lowrank_jax.online import mistakes
 from lowrank_jax.types import Learner, Sentence
 
 __all__ = ["Info", "State", "final_params", "learner"]
@@ -216,7 +216,7 @@ def _entries(
         return jnp.concatenate([part.ravel() for part in pair])
 
     shape = values.shape
-    zero = moves.unary(here, space, dtype)
+    zero = mistakes.unary(here, space, dtype)
     return _Entries(
         rows=flat(zero.where[0], jnp.broadcast_to(ids[:, None], shape)),
         columns=flat(zero.where[1], jnp.broadcast_to(column[None], shape)),
@@ -266,7 +266,7 @@ def _collect(
             found.values, mode="promise_in_bounds"
         )
         if space.has_transitions:
-            pair = moves.transitions(here, table.dtype)
+            pair = mistakes.transitions(here, table.dtype)
             push = push.at[pair.where].add(pair.delta, mode="promise_in_bounds")
         return pending, push
 

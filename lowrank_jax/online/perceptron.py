@@ -20,7 +20,7 @@ from jax import lax
 from lowrank_jax import checks
 from lowrank_jax.decode import Scores, best_path
 from lowrank_jax.models import linear
-from lowrank_jax.online import mistakes, moves
+from lowrank_jax.online import mistakes
 from lowrank_jax.types import Learner, Sentence
 
 __all__ = ["Info", "State", "average", "final_params", "learner"]
@@ -129,16 +129,16 @@ def move(
         here = mistakes.position(example, differences, n)
         touched = {}
         if space.zero_order:
-            touched["zero"] = moves.unary(here, space, dtype)
+            touched["zero"] = mistakes.unary(here, space, dtype)
         if space.first_order:
-            touched["first"] = moves.pairs(here, space, dtype)
+            touched["first"] = mistakes.pairs(here, space, dtype)
         if space.has_transitions:
-            touched["transitions"] = moves.transitions(here, dtype)
+            touched["transitions"] = mistakes.transitions(here, dtype)
         params, sums, growth = {}, {}, moved.growth
         for name, entries in touched.items():
             total = None if moved.sums is None else getattr(moved.sums, name)
             table = getattr(moved.params, name)
-            params[name], sums[name], more = moves.add(
+            params[name], sums[name], more = mistakes.add(
                 table, total, entries, step, weight
             )
             growth = growth + more

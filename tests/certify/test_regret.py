@@ -91,9 +91,10 @@ def test_run_certificate_equals_plain_sums(kind):
     """DR-B4, DR-B8: losses of both, conjugate, bound, from written-out features."""
     corpus, traces, orders, state, params = finished(kind)
     made, space = settings_of(kind), corpus.space
-    ended = regret.conjugate(state, **made)
+    ended = regret.conjugate(state)
+    assert (ended.variant, ended.rank) == (made["variant"], made["rank"])
     found = regret.run_certificate(
-        traces, orders, corpus, params, ended, step_size=STEP, **made
+        traces, orders, corpus, params, ended, step_size=STEP
     )
     deltas = list(differences(kind))
     assert found.num_mistakes == len(deltas) > 15
@@ -129,11 +130,11 @@ def test_run_certificate_equals_plain_sums(kind):
 @pytest.mark.parametrize("kind", ["sp", "block"])
 def test_a_run_in_single_precision_is_certified_too(kind):
     corpus, traces, orders, state, params = finished(kind, jnp.float32)
-    ended = regret.conjugate(state, **settings_of(kind))
+    ended = regret.conjugate(state)
     carried = float(state.conjugate)  # of "block" by power steps, so too small
     assert carried / ended.value == pytest.approx(1, rel=1e-5 if kind == "sp" else 0.1)
     found = regret.run_certificate(
-        traces, orders, corpus, params, ended, **settings_of(kind), step_size=STEP
+        traces, orders, corpus, params, ended, step_size=STEP
     )
     assert found.holds and found.num_mistakes > 3
     assert found.regret < found.certificate
@@ -154,9 +155,9 @@ def test_a_trace_norm_charges_a_linear_comparator_of_rank_1_blocks():
 def test_last_iterate_attains_the_linear_bound():
     """Fenchel-Young is an equality at the mirror map: the certificate is attained."""
     corpus, traces, orders, state, _ = finished("sp")
-    ended = regret.conjugate(state, variant="sp")
+    ended = regret.conjugate(state)
     found = regret.run_certificate(
-        traces, orders, corpus, state.params, ended, variant="sp", step_size=STEP
+        traces, orders, corpus, state.params, ended, step_size=STEP
     )
     np.testing.assert_allclose(found.linear_regret, found.certificate, rtol=1e-10)
 
@@ -176,7 +177,7 @@ def test_best_multiple_is_the_least_on_a_grid():
 
 def test_hindsight_is_no_worse_than_the_model_itself():
     corpus, traces, orders, state, params = finished("block")
-    ended = regret.conjugate(state, variant="block")
+    ended = regret.conjugate(state)
     own, best = (
         regret.run_certificate(
             traces,
@@ -184,7 +185,6 @@ def test_hindsight_is_no_worse_than_the_model_itself():
             corpus,
             params,
             ended,
-            variant="block",
             step_size=STEP,
             is_best_multiple=wants_best,
         )
@@ -208,12 +208,11 @@ def test_margins_of_a_run_are_those_of_its_rounds_one_by_one():
 
 
 def test_a_learner_that_records_nothing_is_refused():
-    corpus, traces, orders, ended, params = finished("block")
+    corpus, traces, orders, state, params = finished("block")
     silent = [trace._replace(predicted=None) for trace in traces]
+    ended = regret.conjugate(state)
     with pytest.raises(InputError, match="record"):
-        regret.run_certificate(
-            silent, orders, corpus, params, ended, step_size=STEP, variant="block"
-        )
+        regret.run_certificate(silent, orders, corpus, params, ended, step_size=STEP)
 
 
 def test_spectrum_tells_ties_and_blocks_in_use():
@@ -223,12 +222,9 @@ def test_spectrum_tells_ties_and_blocks_in_use():
     blocks[3, 2, 3] = 1.0
     params = bilinear.Params(jnp.zeros((5, 3 + 3 + 8)), None, jnp.ones(()))
 
-    class State:
-        pass
-
-    state = State()
-    state.blocks, state.params = jnp.asarray(blocks), params
-    found = regret.conjugate(state, variant="block")
+    nothing = dict.fromkeys(bol.State._fields)
+    state = bol.State(**nothing | {"blocks": jnp.asarray(blocks), "params": params})
+    found = regret.conjugate(state)
     assert found.value == pytest.approx((4 + 9 + 1) / 2, rel=1e-12)
     assert found.spectrum.num_blocks == 3
     assert found.spectrum.sigma_1 == pytest.approx(3)

@@ -33,11 +33,11 @@ from lowrank_jax.models import bilinear
 from lowrank_jax.online import mistakes
 from lowrank_jax.online.bol import block as bol_block
 from lowrank_jax.online.bol import exact, paper
-from lowrank_jax.online.bol.average import conjugate, final_params
-from lowrank_jax.online.bol.state import State
+from lowrank_jax.online.bol.average import final_params
+from lowrank_jax.online.bol.state import State, variant_of
 from lowrank_jax.types import Learner, Sentence
 
-__all__ = ["Info", "State", "conjugate", "final_params", "learner"]
+__all__ = ["Info", "State", "final_params", "learner", "variant_of"]
 
 VARIANTS = ("block", "paper", "exact")
 AVERAGING = ("dual", "factors", "none")

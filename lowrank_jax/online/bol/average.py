@@ -1,8 +1,8 @@
-r"""What comes after a run of BOL: the averaged model and the exact conjugate.
+r"""The averaged model after a run of BOL.
 
-Averaging in the dual (DR-B9) takes the mean of Theta over rounds and maps it once;
-averaging the factors (BOL-X2) takes the means of alpha, beta and the scale. Which of
-the two a state is for shows in which of its sums are there.
+Averaging in the dual (DR-B9) takes the mean of Theta over rounds and maps it once.
+Averaging the factors (BOL-X2) takes the means of alpha, beta and the scale. A state
+that averages in the dual has `sums.blocks`; a state that averages factors does not.
 """
 
 import jax
@@ -16,7 +16,7 @@ from lowrank_jax.online.bol import block as bol_block
 from lowrank_jax.online.bol import exact
 from lowrank_jax.online.bol.state import State
 
-__all__ = ["conjugate", "final_params"]
+__all__ = ["final_params"]
 
 
 def final_params(
@@ -124,26 +124,3 @@ def _mean_exact(
     nowhere = jnp.array(shape[0] - 1, jnp.int32)
     table, _, _ = exact.map_top(table, mean, max_tree.build(values), nowhere, labels)
     return table[:, labels:]
-
-
-def conjugate(state: State, *, chunk_size: int = 4096) -> jax.Array:
-    r"""Return :math:`F^*(\Theta_t)` by an SVD of every block, 0-order part included.
-
-    The running `State.conjugate` of ``"block"`` and ``"paper"`` comes from a few power
-    steps and is a lower bound; a certificate ends with this one.
-    """
-    labels = state.blocks.shape[1]
-    rank = bilinear.rank_of(state.params.table, labels)
-
-    def energy(block: jax.Array) -> jax.Array:
-        values = jnp.linalg.svd(block, compute_uv=False)
-        return (values[:rank] ** 2).sum()
-
-    energies = lax.map(energy, state.blocks, batch_size=chunk_size)
-    is_block = state.pair is None and state.sigma is None
-    total = energies.sum() if is_block else energies.max()
-    zero = state.params.table[:, :labels]
-    total = total + (zero * zero).sum()
-    if state.params.transitions is not None:
-        total = total + (state.params.transitions**2).sum()
-    return total / 2

@@ -21,7 +21,7 @@ from jax import lax
 from lowrank_jax import linalg
 from lowrank_jax.decode import Scores
 from lowrank_jax.models import bilinear
-from lowrank_jax.online import mistakes, moves
+from lowrank_jax.online import mistakes
 from lowrank_jax.types import Sentence
 
 __all__ = ["Mapped", "Moved", "Sums", "first_of_its_kind", "map_blocks", "move"]
@@ -71,16 +71,16 @@ def move(
         block_sum = None if sums is None else sums.blocks
         pair_sum = None if sums is None else sums.transitions
         if space.zero_order:
-            touched = moves.unary(here, space, dtype)
-            table, zero_sum, more = moves.add(table, zero_sum, touched, step, weight)
+            touched = mistakes.unary(here, space, dtype)
+            table, zero_sum, more = mistakes.add(table, zero_sum, touched, step, weight)
             growth = growth + more
         if transitions is not None:
-            touched = moves.transitions(here, dtype)
-            transitions, pair_sum, more = moves.add(
+            touched = mistakes.transitions(here, dtype)
+            transitions, pair_sum, more = mistakes.add(
                 transitions, pair_sum, touched, step, weight
             )
             growth = growth + more
-        touched = moves.pairs(here, space, dtype)
+        touched = mistakes.pairs(here, space, dtype)
         blocks = blocks.at[touched.where].add(
             step * touched.delta, mode="promise_in_bounds"
         )

@@ -9,7 +9,7 @@ from lowrank_jax.models import bilinear
 from lowrank_jax.online.bol import block as bol_block
 from lowrank_jax.online.bol import paper
 
-__all__ = ["State"]
+__all__ = ["State", "variant_of"]
 
 
 class State(NamedTuple):
@@ -24,3 +24,10 @@ class State(NamedTuple):
     nudge: jax.Array  # (rank, S + 1)  random directions that start a new block
     conjugate: jax.Array  # ()  F*(Theta_t), 0-order part included
     num_rounds: jax.Array  # () int32  t
+
+
+def variant_of(state: State) -> str:
+    """Return the variant that a state belongs to: "block", "paper" or "exact"."""
+    if state.pair is not None:
+        return "paper"
+    return "block" if state.sigma is None else "exact"
