@@ -22,7 +22,7 @@ from typing import Any
 from experiments.bench import BENCHES
 from experiments.protocol import EXPERIMENTS, NOT_RUN
 from lowrank_jax.checks import InputError
-from lowrank_jax.cli import files, machine
+from lowrank_jax.cli import files, output
 
 _ROWS = ("rows", "protocols")  # what an interrupted run has done so far
 _ONLINE = ("certify", "sequence", "tm")  # benches that run on one core, as `train`
@@ -107,7 +107,7 @@ def _reproduce(name: str, arguments: argparse.Namespace) -> int:
     result["command"] = f"python -m experiments {name} --scale {arguments.scale}"
     result["seconds"] = time.perf_counter() - began
     result.setdefault("seed", 0)  # of several seeds the first
-    result["versions"] = machine.versions()
+    result["versions"] = output.versions()
     files.write_json(f"{place}.json", result)
     unfinished.unlink(missing_ok=True)
     files.write_text(f"{place}.md", getattr(module, "table", table)(result))
@@ -119,7 +119,7 @@ def _reproduce(name: str, arguments: argparse.Namespace) -> int:
 def _bench(name: str, arguments: argparse.Namespace) -> int:
     files.check_json(arguments.json)
     if name in _ONLINE:
-        machine.use_one_core()
+        output.use_one_core()
     module = importlib.import_module(BENCHES[name])
     for needed, title in getattr(module, "NEEDS", {}).items():
         if importlib.util.find_spec(needed) is None:
@@ -131,7 +131,7 @@ def _bench(name: str, arguments: argparse.Namespace) -> int:
     result = module.run(arguments.data_dir, _say)
     result["command"] = f"python -m experiments bench-{name}"
     result["seconds"] = time.perf_counter() - began
-    result["versions"] = machine.versions()
+    result["versions"] = output.versions()
     files.write_json(arguments.json, result)
     return 0
 

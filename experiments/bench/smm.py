@@ -21,7 +21,7 @@ from lowrank_jax import data, features, loops, streams
 from lowrank_jax.batch.smm import fobos
 from lowrank_jax.batch.smm.hinge import hinge
 from lowrank_jax.decode.lattice_paths import best_paths, paths_to_words
-from lowrank_jax.estimators.speller import WordTagger
+from lowrank_jax.estimators.speller import Speller
 from lowrank_jax.linalg.svt import svt, truncated_svt
 from lowrank_jax.models import hankel
 from lowrank_jax.streams.words import Lattice
@@ -97,7 +97,7 @@ def run(
     )
     params = state.params
     result |= _parts(blocks, params, result["rank"], lattice, num_iterations, say)
-    tagger = WordTagger(
+    tagger = Speller.from_params(
         alphabet, params, {"order": 3, "lower_orders": "none", "unfolding": UNFOLDING}
     )
     result["tagging"] = _tagging(tagger, split, say)
@@ -165,13 +165,13 @@ def _in_turn(
 
 
 def _tagging(
-    tagger: WordTagger, split: smm_words.Split, say: Callable[[str], None]
+    tagger: Speller, split: smm_words.Split, say: Callable[[str], None]
 ) -> dict[str, Any]:
     """Words a second, ours and CRFsuite, on the test words."""
     test, num_words = split.test, split.test.num_sentences
-    words = data.encode_words(tagger.alphabet, test)
-    lattice = jax.device_put(fobos.lay_out(tagger.alphabet, words))
-    table = hankel.score_table(tagger.blocks, tagger.params)
+    words = data.encode_words(tagger.alphabet_, test)
+    lattice = jax.device_put(fobos.lay_out(tagger.alphabet_, words))
+    table = hankel.score_table(tagger.blocks, tagger.params_)
     decode = jax.jit(lambda table, lattice: best_paths(table, lattice, cost=0.0))
     seconds, paths = _time(decode, table, lattice)
     found = paths_to_words(paths, lattice)

@@ -14,22 +14,17 @@ if TYPE_CHECKING:
     from lowrank_jax.data.corpus import Corpus
 
 __all__ = [
-    "FORMATS",
     "add_data_dir",
     "check_file",
     "check_json",
     "check_outputs",
     "check_place",
     "find_data",
-    "find_train_and_test",
     "place_of_token",
     "read_corpus",
     "write_json",
     "write_text",
 ]
-
-#: Formats of training files and the shipped template of each.
-FORMATS = {"conll": "chunking", "segmentation": "segmentation", "nettalk": "nettalk"}
 
 _SUFFIXES = ("", ".xz", ".gz")
 
@@ -67,17 +62,8 @@ def find_data(name: str, data_dir: str | None = None) -> str:
     raise InputError(f"{name} does not exist, nor is it in {places}; check the path.")
 
 
-def find_train_and_test(arguments: argparse.Namespace) -> tuple[str, str | None]:
-    """Return the paths of ``--train`` and, if it is given, ``--test``."""
-    test = arguments.test
-    return (
-        find_data(arguments.train, arguments.data_dir),
-        None if test is None else find_data(test, arguments.data_dir),
-    )
-
-
 def read_corpus(path: str, file_format: str) -> "Corpus":
-    """Read a labelled corpus of one of the `FORMATS`."""
+    """Read a labelled corpus of one of `estimators.learners.FORMATS`."""
     from lowrank_jax import data
 
     readers: dict[str, Any] = {

@@ -1,11 +1,9 @@
 """What ``fit`` and ``predict`` share: matrices from files, figures of a classifier."""
 
 import argparse
-import sys
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.cli import files
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,11 +15,9 @@ __all__ = [
     "add_keys",
     "check_fits",
     "figures",
-    "find",
     "has_test_part",
     "line_of",
     "read",
-    "summary_to",
 ]
 
 
@@ -131,13 +127,3 @@ def line_of(what: str, found: dict[str, Any]) -> str:
     """Write accuracy and AUC in one line."""
     auc = "" if found["auc"] is None else f", AUC {found['auc']:.4f}"
     return f"{what}: accuracy {found['accuracy']:.4f}{auc}"
-
-
-def summary_to(arguments: argparse.Namespace) -> TextIO:
-    """Return where the summary goes: not between the lines of a JSON result."""
-    return sys.stderr if arguments.json == "-" else sys.stdout
-
-
-def find(name: str, arguments: argparse.Namespace) -> str:
-    """Return the path of a data file."""
-    return files.find_data(name, arguments.data_dir)

@@ -18,7 +18,7 @@ from lowrank_jax.certify import comparator, regret
 from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.demo import Size
 from lowrank_jax.estimators import labelling
-from lowrank_jax.features import Encoder, num_parameters, read_template, with_orders
+from lowrank_jax.features import Encoder, read_template, with_orders
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online import bol, mira, perceptron
 from lowrank_jax.theory.bol.regret import AlongRounds, along_rounds
@@ -218,7 +218,7 @@ def _run(task: _Task, model: Any, learner: Learner, ends: dict[str, _End]) -> _R
 
 
 def _num_parameters(encoder: Encoder, model: Any) -> int:
-    return num_parameters(
+    return labelling.num_parameters(
         encoder.space,
         model="linear" if model is linear else "bilinear",
         num_zero_order=encoder.num_zero_order,

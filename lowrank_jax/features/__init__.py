@@ -1,6 +1,5 @@
-"""Tokens to indices: CRF++ templates, vectorised feature compilation, blocks."""
+"""Tokens to indices: CRF++ templates, vectorised feature compilation."""
 
-from lowrank_jax.features.blocks import Blocks, num_parameters, unique_blocks
 from lowrank_jax.features.encoder import Encoder
 from lowrank_jax.features.mapping import sequential_mapping, surrogate_mapping
 from lowrank_jax.features.templates import (
@@ -13,16 +12,13 @@ from lowrank_jax.features.templates import (
 )
 
 __all__ = [
-    "Blocks",
     "Column",
     "Encoder",
     "Template",
-    "num_parameters",
     "parse_template",
     "read_template",
     "sequential_mapping",
     "shipped_templates",
     "surrogate_mapping",
-    "unique_blocks",
     "with_orders",
 ]

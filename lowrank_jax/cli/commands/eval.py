@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.cli import files
+from lowrank_jax.cli import files, output
 
 if TYPE_CHECKING:
     from lowrank_jax.data.corpus import Corpus
@@ -59,7 +59,6 @@ def run(arguments: argparse.Namespace) -> int:
     gold_path = files.find_data(arguments.gold, arguments.data_dir)
 
     from lowrank_jax import metrics
-    from lowrank_jax.cli import scoring
 
     gold = files.read_corpus(gold_path, arguments.format)
     if arguments.predicted is None:
@@ -70,12 +69,12 @@ def run(arguments: argparse.Namespace) -> int:
         _check_same_text(gold, predicted)
         labels = predicted.labels
     assert gold.labels is not None
-    scores = scoring.score(gold, labels, arguments.format)
+    scores = metrics.score_labels(gold, labels, arguments.format)
     result: dict[str, Any] = scores | {
         "num_sentences": gold.num_sentences,
         "num_tokens": gold.num_tokens,
     }
-    report = scoring.score_line(scores) + "\n"
+    report = output.score_line(scores) + "\n"
     if arguments.format == "conll":
         report = metrics.conlleval_report(gold.labels, labels, gold.offsets)
         chunks = metrics.chunk_scores(gold.labels, labels, gold.offsets)

@@ -61,7 +61,7 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Classify a file; return the exit status."""
-    path = matrices.find(arguments.data, arguments)
+    path = files.find_data(arguments.data, arguments.data_dir)
     files.check_outputs(arguments.out, arguments.json, arguments.model)
 
     from lowrank_jax.estimators.classifier import Classifier

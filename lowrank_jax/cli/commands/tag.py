@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.cli import arguments as kinds
-from lowrank_jax.cli import files
+from lowrank_jax.cli import files, options, output
 
 if TYPE_CHECKING:
     from lowrank_jax.data.corpus import Corpus
@@ -57,7 +56,7 @@ def add_parser(commands: Any) -> None:
     which.add_argument(
         "--k-best",
         metavar="K",
-        type=kinds.count,
+        type=options.count,
         help="print the K best labellings of each sentence, each below a line "
         "'# NUMBER SCORE' that counts from 0",
     )
@@ -82,7 +81,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _tag_words(arguments, path)
     tagger = Tagger.load(arguments.model)
     corpus, sentence_of_line = _read(path, tagger.format)
-    tagger.encoder.template.check_columns(len(corpus.columns), corpus.source)
+    tagger.encoder_.template.check_columns(len(corpus.columns), corpus.source)
     if arguments.k_best is not None:
         _write_k_best(sys.stdout, tagger, corpus, arguments.k_best)
     elif arguments.marginals:
@@ -92,14 +91,16 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         from lowrank_jax.data import write_conll
 
-        write_conll(sys.stdout, _without_classes(tagger, corpus), [tagger.tag(corpus)])
+        write_conll(
+            sys.stdout, _without_classes(tagger, corpus), [tagger.predict(corpus)]
+        )
     return 0
 
 
 def _tag_words(arguments: argparse.Namespace, path: str) -> int:
     """Label the letters of words with a model of bi-symbols."""
     from lowrank_jax.data import write_conll
-    from lowrank_jax.estimators.speller import WordTagger
+    from lowrank_jax.estimators.speller import Speller
 
     for option, is_given in (
         ("--k-best", arguments.k_best is not None),
@@ -110,15 +111,14 @@ def _tag_words(arguments: argparse.Namespace, path: str) -> int:
                 f"{option} needs a model of features, and {arguments.model} is one of "
                 f"bi-symbols (smm), which gives its best labels alone; leave it out."
             )
-    tagger = WordTagger.load(arguments.model)
+    tagger = Speller.load(arguments.model)
     corpus, _ = _read(path, "nettalk")
     unseen = tagger.unseen_letters(corpus)
     if unseen:
-        print(
-            f"lowrank-jax: the training data do not have the letter"
-            f"{'s' if len(unseen) > 1 else ''} {', '.join(unseen)} of {corpus.source}; "
-            f"such letters get the most frequent label.",
-            file=sys.stderr,
+        output.note(
+            f"the training data do not have the letter{'s' if len(unseen) > 1 else ''} "
+            f"{', '.join(unseen)} of {corpus.source}; such letters get the most "
+            f"frequent label."
         )
     write_conll(sys.stdout, corpus, [tagger.predict(corpus)])
     return 0
@@ -165,7 +165,7 @@ def _write_words(
     stream: IO[str], tagger: "Tagger", corpus: "Corpus", has_sentence: Iterable[bool]
 ) -> None:
     """Write segmented text, an empty line where the input has one."""
-    sentences = _words(corpus, tagger.tag(corpus))
+    sentences = _words(corpus, tagger.predict(corpus))
     for is_filled in has_sentence:
         stream.write(("  ".join(next(sentences)) if is_filled else "") + "\n")
 
@@ -194,9 +194,9 @@ def _write_k_best(stream: IO[str], tagger: "Tagger", corpus: "Corpus", k: int) -
 def _write_marginals(stream: IO[str], tagger: "Tagger", corpus: "Corpus") -> None:
     from lowrank_jax.data import write_conll
 
-    columns: list[Any] = [tagger.tag(corpus)]
-    probabilities = tagger.marginals(corpus).T.tolist()
-    for label, column in zip(tagger.encoder.labels, probabilities, strict=True):
+    columns: list[Any] = [tagger.predict(corpus)]
+    probabilities = tagger.predict_marginals(corpus).T.tolist()
+    for label, column in zip(tagger.encoder_.labels, probabilities, strict=True):
         columns.append([f"{label}/{value:.6f}" for value in column])
     write_conll(stream, _without_classes(tagger, corpus), columns)
 

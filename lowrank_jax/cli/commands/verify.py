@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.cli import arguments as kinds
-from lowrank_jax.cli import files
+from lowrank_jax.cli import files, options
 
 if TYPE_CHECKING:
     from lowrank_jax.verify import Effort, Result, Statement
@@ -64,7 +63,7 @@ def add_parser(commands: Any) -> None:
         "--html", metavar="FILE", help="write a page with the table and plots there"
     )
     parser.add_argument(
-        "--seed", type=kinds.seed, default=0, metavar="N", help="of the trials"
+        "--seed", type=options.seed, default=0, metavar="N", help="of the trials"
     )
     parser.add_argument(
         "--only", nargs="+", metavar="ID", help="statements to check; default: all"
@@ -197,7 +196,7 @@ def summary(results: Sequence["Result"], seconds: float) -> str:
 def _as_json(
     results: Sequence["Result"], effort: "Effort", seconds: float
 ) -> dict[str, Any]:
-    from lowrank_jax.cli.machine import describe_machine
+    from lowrank_jax.cli.output import describe_machine
 
     return {
         "command": "lowrank-jax verify" + (" --quick" if effort.is_quick else ""),
