@@ -23,7 +23,7 @@ from lowrank_jax.batch.smm import (
 )
 from lowrank_jax.data import dense_task
 from lowrank_jax.data.bisymbols import Words
-from lowrank_jax.data.made import lists as reranking_task
+from lowrank_jax.data.made.lists import reranking_task
 from lowrank_jax.models.tensor import Shape
 from lowrank_jax.online import (
     bcd,

@@ -3,7 +3,7 @@
 A template is a list of attributes of the units of an n-gram, ``"0.type 1.last_word"``;
 a feature is a template with values. Features are numbered in the training lists; one
 that they do not have is dropped elsewhere. Numbering is by exact 64-bit keys
-(`features.keys`), once for each distinct n-gram and not for each candidate.
+(`features.codes`), once for each distinct n-gram and not for each candidate.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments.nbest.chunk_units import Chunkings, Grams, grams
 from lowrank_jax.data.corpus import Corpus
-from lowrank_jax.features.keys import KeyTable, fit_keys
+from lowrank_jax.features.codes import KeyTable, fit_keys
 
 __all__ = ["ATTRIBUTES", "TEMPLATES", "FeatureTable", "Instances", "instances"]
 

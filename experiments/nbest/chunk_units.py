@@ -15,7 +15,7 @@ import numpy as np
 
 from experiments.nbest.jackknife import Labellings
 from lowrank_jax.data.corpus import Corpus
-from lowrank_jax.features.keys import fit_keys
+from lowrank_jax.features.codes import fit_keys
 
 __all__ = ["Chunkings", "Counts", "Grams", "chunkings", "count_chunks", "grams"]
 

@@ -66,12 +66,7 @@ def read_corpus(path: str, file_format: str) -> "Corpus":
     """Read a labelled corpus of one of `estimators.learners.FORMATS`."""
     from lowrank_jax import data
 
-    readers: dict[str, Any] = {
-        "conll": data.read_conll,
-        "segmentation": data.read_segmentation,
-        "nettalk": data.read_nettalk,
-    }
-    return readers[file_format](path)
+    return getattr(data, f"read_{file_format}")(path)
 
 
 def place_of_token(path: str, corpus: "Corpus", file_format: str, token: int) -> str:

@@ -10,11 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lowrank_jax import checks
+from lowrank_jax import checks, decode
 from lowrank_jax.data.sequences import Sequences, Space
-from lowrank_jax.decode import Scores, best_path, best_path_batch, k_best_paths
-from lowrank_jax.decode import marginals as path_marginals
-from lowrank_jax.streams.padding import length_buckets, pad_sequences
+from lowrank_jax.decode import Scores, best_path
 from lowrank_jax.streams.sentences import Stream, stream
 from lowrank_jax.types import Sentence
 
@@ -67,7 +65,7 @@ def _predict_padded(
         lambda part: part.reshape(num_sentences, num_positions, *part.shape[1:]), found
     )
     scores = model.with_transitions(params, *found)
-    return best_path_batch(scores.unary, scores.pairwise, lengths).labels
+    return decode.best_path_batch(scores.unary, scores.pairwise, lengths).labels
 
 
 def predict_batch(
@@ -92,6 +90,8 @@ def predict_batch(
     Returns:
       (num_tokens,) int32 labels.
     """
+    from lowrank_jax.streams.padding import length_buckets, pad_sequences
+
     checks.whole(max_tokens=max_tokens)
     offsets = np.asarray(sequences.offsets)
     lengths = np.diff(offsets)
@@ -137,14 +137,14 @@ predict_jitted = jax.jit(predict, static_argnums=0)
 def k_best(scores: Any, k: int, params: Any, corpus: Stream, index: jax.Array) -> Any:
     """Return the k best paths of one sentence, as `decode.k_best_paths` does."""
     sentence = corpus.example(index)
-    return k_best_paths(scores(params, sentence), k, sentence.length)
+    return decode.k_best_paths(scores(params, sentence), k, sentence.length)
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def marginals(scores: Any, params: Any, corpus: Stream, index: jax.Array) -> jax.Array:
     """Return the probability of each label at each token of one sentence."""
     sentence = corpus.example(index)
-    return path_marginals(scores(params, sentence), sentence.length).unary
+    return decode.marginals(scores(params, sentence), sentence.length).unary
 
 
 def num_parameters(

@@ -13,6 +13,7 @@ from lowrank_jax import loops, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.store import checkpoint
+from lowrank_jax.store.files import CHECKPOINT
 from lowrank_jax.types import Learner, Stream
 
 __all__ = ["Display", "Job", "Outcome", "Stop", "fingerprint", "run"]
@@ -115,7 +116,7 @@ def run(
       show: Display of the progress.
       stop: If its number is set, the run ends after the pass, with a checkpoint.
     """
-    path = None if job.folder is None else job.folder / checkpoint.NAME
+    path = None if job.folder is None else job.folder / CHECKPOINT
     state, history, compile_seconds = None, [], 0.0
     traces: list[Any] = []
     has_checkpoint = path is not None and path.exists()

@@ -1,7 +1,7 @@
 """The steps between strings and feature ids, each on whole arrays.
 
 Columns of equal literals are grouped, since they share features. A group becomes an
-array of tuples of codes; the distinct tuples are kept in a `keys.KeyTable`; tuples of
+array of tuples of codes; the distinct tuples are kept in a `codes.KeyTable`; tuples of
 equal text are joined; what is left is numbered by falling count.
 """
 
@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lowrank_jax.features.codes import KeyTable, Vocabulary, Windows
 from lowrank_jax.features.collisions import Doubts
-from lowrank_jax.features.keys import KeyTable
 from lowrank_jax.features.templates import Template, fill
-from lowrank_jax.features.vocabulary import Vocabulary, Windows
 
 if TYPE_CHECKING:
     from lowrank_jax.data.corpus import Corpus

@@ -22,6 +22,7 @@ import numpy as np
 
 from lowrank_jax import checks
 from lowrank_jax.data.sequences import Sequences, Space
+from lowrank_jax.features.codes import KeyTable, Vocabulary, codes_of, fit_keys
 from lowrank_jax.features.collisions import Doubts
 from lowrank_jax.features.compile import (
     count_keys,
@@ -33,9 +34,7 @@ from lowrank_jax.features.compile import (
     open_windows,
     tuples_of_codes,
 )
-from lowrank_jax.features.keys import KeyTable, fit_keys
 from lowrank_jax.features.templates import Template, parse_template
-from lowrank_jax.features.vocabulary import Vocabulary, codes_of
 
 if TYPE_CHECKING:
     from lowrank_jax.data.corpus import Corpus

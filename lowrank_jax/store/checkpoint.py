@@ -16,12 +16,7 @@ import numpy as np
 from lowrank_jax.checks import InputError
 from lowrank_jax.store.files import Path, read_arrays, write_arrays
 
-__all__ = ["FILES", "NAME", "load", "read_metadata", "save"]
-
-#: Name of the checkpoint in a model folder.
-NAME = "checkpoint.npz"
-#: The checkpoint, and what remains if a write is killed.
-FILES = (NAME, f".{NAME}.part")
+__all__ = ["load", "read_metadata", "save"]
 
 _FORMAT = 1
 _METADATA = "metadata"

@@ -21,6 +21,7 @@ import numpy as np
 from lowrank_jax.checks import InputError
 
 __all__ = [
+    "CHECKPOINT",
     "Path",
     "pack",
     "previous_folder",
@@ -31,6 +32,9 @@ __all__ = [
     "unpack",
     "write_arrays",
 ]
+
+#: Name of the checkpoint of an unfinished training in a model folder.
+CHECKPOINT = "checkpoint.npz"
 
 _PLACES, _VALUES, _SHAPE = ".places", ".values", ".shape"
 _BROKEN = (zipfile.BadZipFile, EOFError, ValueError, KeyError, OSError)

@@ -19,7 +19,7 @@ import numpy as np
 
 from lowrank_jax import __version__
 from lowrank_jax.checks import InputError
-from lowrank_jax.store import checkpoint, files
+from lowrank_jax.store import files
 from lowrank_jax.store.files import Path
 
 __all__ = [
@@ -115,7 +115,7 @@ def check_target(folder: Path, kind: str) -> None:
     if folder.is_dir():
         ours = {_MODEL, *_REMAINS, *about.extra, *(f"{a}.npz" for a in about.arrays)}
         if about.resume:
-            ours |= set(checkpoint.FILES)
+            ours |= {files.CHECKPOINT, f".{files.CHECKPOINT}.part"}
         foreign = sorted({item.name for item in folder.iterdir()} - ours)
         if foreign:
             raise InputError(
@@ -141,7 +141,7 @@ def write(
       InputError: If the folder holds a model of another kind or foreign files.
     """
     check_target(folder, kind)
-    kept = pathlib.Path(folder) / checkpoint.NAME
+    kept = pathlib.Path(folder) / files.CHECKPOINT
 
     def put(part: pathlib.Path) -> None:
         about: dict[str, Any] = {"format_version": _FORMAT}
@@ -155,7 +155,7 @@ def write(
         for name, data in content.extra.items():
             (part / name).write_bytes(data)
         if keep_checkpoint and kept.exists():
-            shutil.copy2(kept, part / checkpoint.NAME)
+            shutil.copy2(kept, part / files.CHECKPOINT)
         text = (json.dumps(about, indent=1) + "\n").encode()
         files.replace_file(part / _MODEL, lambda file: _put(file, text))
 
@@ -231,7 +231,7 @@ def _title(kind: str) -> str:
 
 def _missing(folder: pathlib.Path, shown: Path, kind: str) -> InputError:
     """Say what a folder without a model is."""
-    path = folder / checkpoint.NAME
+    path = folder / files.CHECKPOINT
     if not path.exists():
         return InputError(
             f"{shown} is not a model folder: it has no {_MODEL}; check the path."
@@ -239,7 +239,8 @@ def _missing(folder: pathlib.Path, shown: Path, kind: str) -> InputError:
     command = KINDS[kind].resume or "train"
     with contextlib.suppress(InputError, KeyError, TypeError):
         # A reranker has settings where a tagger has hyperparameters.
-        settings = checkpoint.read_metadata(path)["settings"]
+        text = files.read_arrays(path, only=("metadata",))["metadata"].tobytes()
+        settings = json.loads(text)["metadata"]["settings"]
         command = "rerank train" if "settings" in settings else "train"
     return InputError(
         f"{shown} holds the checkpoint of an unfinished training and no model; resume "

@@ -18,8 +18,9 @@ from lowrank_jax.batch.sblr import bcpd
 from lowrank_jax.batch.smm import fobos
 from lowrank_jax.data import lists
 from lowrank_jax.data.bisymbols import alphabet_of, encode_words
-from lowrank_jax.data.made import sentences
 from lowrank_jax.data.made.lists import reranking_task
+from lowrank_jax.data.made.matrices import dense_task
+from lowrank_jax.data.made.sentences import bilinear_task
 from lowrank_jax.data.made.words import spelling_task
 from lowrank_jax.linalg import penalties
 from lowrank_jax.models import bilinear
@@ -122,7 +123,7 @@ def _jit(function: Callable) -> Callable:
 
 def regrets(seed: int = 0, *, num_rounds: int = 250) -> AlongRounds:
     """Run mirror descent on dense matrices: regret against the planted weights."""
-    train, _, truth = sentences.dense_task(
+    train, _, truth = dense_task(
         num_rounds, 1, seed=seed, shape=(6, 5), noise=0.1, dtype=np.float64
     )
     learner = dense.learner()
@@ -168,7 +169,7 @@ def duals(
     seed: int = 0, *, names: Sequence[str] = LEARNERS, num_passes: int = 5
 ) -> dict[str, Duals]:
     """Run sequence learners: their dual, its spectrum and the blocks they use."""
-    train, _, _ = sentences.bilinear_task(80, 1, seed=seed)
+    train, _, _ = bilinear_task(80, 1, seed=seed)
     rng = np.random.default_rng(seed)
     order = np.concatenate(
         [rng.permutation(train.num_sentences) for _ in range(num_passes)]
@@ -232,7 +233,7 @@ def _watched(name: str, num_labels: int) -> Learner:
 
 def descent(seed: int = 0, *, num_sweeps: int = 1500) -> Descent:
     """Run Algorithm 2 to its end, and predict the rate at which it came there."""
-    train, _, _ = sentences.dense_task(
+    train, _, _ = dense_task(
         60, 1, seed=seed, shape=(8, 6), perturbation=0.3, noise=0.1, dtype=np.float64
     )
     penalty = penalties.elastic_net(l1=0.01, l2=0.05)

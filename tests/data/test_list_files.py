@@ -11,7 +11,7 @@ import pytest
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.data import read_json_lists, read_svmlight_lists, write_json_lists
-from lowrank_jax.data.made import lists as reranking_task
+from lowrank_jax.data.made.lists import reranking_task
 from lowrank_jax.models.tensor import mode_sizes
 
 JSON = [

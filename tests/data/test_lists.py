@@ -12,7 +12,7 @@ from lowrank_jax import streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.data import lists as data
 from lowrank_jax.data.lists import Lists
-from lowrank_jax.data.made import lists as reranking_task
+from lowrank_jax.data.made.lists import reranking_task
 from lowrank_jax.models import candidates as model
 
 
@@ -87,7 +87,7 @@ def test_remap_moves_the_columns():
 
 
 def test_drop_shared_keeps_all_differences(monkeypatch):
-    monkeypatch.setattr(data, "_LISTS_AT_ONCE", 5)
+    monkeypatch.setattr(data, "LISTS_AT_ONCE", 5)
     lists, _ = task()
     found = data.drop_shared(lists)
     np.testing.assert_array_equal(found.list_offsets, lists.list_offsets)
@@ -171,7 +171,7 @@ def entries_of(corpus, i):
 def test_entries_find_their_features_among_those_of_the_list(
     monkeypatch, width, at_once
 ):
-    monkeypatch.setattr(data, "_LISTS_AT_ONCE", at_once)
+    monkeypatch.setattr(streams.lists, "LISTS_AT_ONCE", at_once)
     for lists in (task()[0], uneven(), data.take(uneven(), [1, 1, 0])):
         corpus = streams.lists.stream(lists, width=width)
         size = lists.num_features
@@ -189,7 +189,7 @@ def test_entries_find_their_features_among_those_of_the_list(
             np.testing.assert_array_equal(features, [size, *distinct])
         assert corpus.max_distinct == np.diff(offsets).max()
         behind = corpus.features.shape[0] - offsets[-1]  # slices stay inside
-        assert behind >= max(data.FEATURES, corpus.max_distinct)
+        assert behind >= max(streams.lists.FEATURES, corpus.max_distinct)
         assert corpus.places.dtype == np.uint16
     nothing = streams.lists.stream(data.take(uneven(), []))
     assert nothing.max_distinct == 1 and nothing.feature_offsets.shape == (1,)
@@ -215,7 +215,7 @@ def test_places_are_as_wide_as_the_longest_list_asks(most, dtype):
 def test_a_list_is_weighed_up_to_its_own_features_and_no_further():
     lists = uneven()
     corpus = streams.lists.stream(lists)
-    assert corpus.max_distinct > 3 * data.FEATURES  # several at a time
+    assert corpus.max_distinct > 3 * streams.lists.FEATURES  # several at a time
     weights = np.random.default_rng(4).normal(size=lists.num_features + 1)
     weights[-1] = np.nan  # of id V: it must not count
 

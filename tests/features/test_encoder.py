@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.conll import read_conll
 from lowrank_jax.data.segmentation import read_segmentation
-from lowrank_jax.features import Encoder, keys, parse_template, read_template
+from lowrank_jax.features import Encoder, codes, parse_template, read_template
 from tests.features import references
 
 VALUES = ("a", "b", "", "a/", "/b", "a/b", "/", "_B-1", "_B+1", "%", "0:", "x:a")
@@ -90,7 +90,7 @@ def test_ids_partition_tokens_as_texts_do(train, test, template, min_count):
 )
 def test_keys_packed_in_stages_give_the_same(train, test, template, min_count, limit):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(keys, "_LARGEST_KEY", limit)
+        patch.setattr(codes, "_LARGEST_KEY", limit)
         check_against_twin(train, test, template, min_count)
 
 
@@ -108,7 +108,7 @@ def test_real_overflow_is_packed_in_stages():
 @given(SENTENCES.filter(any), SENTENCES.filter(any), templates(), st.integers(1, 2))
 def test_saved_encoder_equals_the_original(train, test, template, min_count):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(keys, "_LARGEST_KEY", 300)
+        patch.setattr(codes, "_LARGEST_KEY", 300)
         corpus = references.make_corpus(train, labels_for(train))
         encoder = Encoder.fit(corpus, template, min_count=min_count)
         file = io.BytesIO()

@@ -12,7 +12,7 @@ import pytest
 from lowrank_jax import loops, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.data import drop_shared
-from lowrank_jax.data.made import lists as reranking_task
+from lowrank_jax.data.made.lists import reranking_task
 from lowrank_jax.models.tensor import Shape, mode_sizes
 from lowrank_jax.online import rerank, tensor_mira
 

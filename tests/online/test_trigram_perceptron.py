@@ -46,7 +46,6 @@ def twin(order, has_end):
     return weights, average, infos
 
 
-@functools.lru_cache
 def scan(learner, state, words, order):
     return loops.run(learner, state, streams.Stacked(words), order)
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.store import checkpoint, folder
+from lowrank_jax.store import checkpoint, files, folder
 
 
 def write(place, kind, **given):
@@ -37,7 +37,7 @@ def test_a_model_comes_back_and_any_other_kind_is_named(tmp_path, kind):
 
 @pytest.mark.parametrize("kind", folder.KINDS)
 def test_an_unfinished_run_is_named_with_the_command_that_resumes_it(tmp_path, kind):
-    place = tmp_path / checkpoint.NAME
+    place = tmp_path / files.CHECKPOINT
     for settings, command in (
         ({"hyperparameters": {}}, "train"),
         ({"settings": {}}, "rerank train"),
@@ -54,12 +54,12 @@ def test_an_unfinished_run_is_named_with_the_command_that_resumes_it(tmp_path, k
 def test_a_checkpoint_stays_if_it_is_to_be_kept(tmp_path):
     for kept in (True, False):
         (tmp_path / "m").mkdir(exist_ok=True)
-        (tmp_path / "m" / checkpoint.NAME).write_bytes(b"x")
+        (tmp_path / "m" / files.CHECKPOINT).write_bytes(b"x")
         write(tmp_path / "m", "reranker", keep_checkpoint=kept)
-        assert (tmp_path / "m" / checkpoint.NAME).exists() == kept
+        assert (tmp_path / "m" / files.CHECKPOINT).exists() == kept
     with pytest.raises(InputError, match=r"not the folder of a classifier: .*'check"):
         (tmp_path / "m" / "model.json").unlink()
-        (tmp_path / "m" / checkpoint.NAME).write_bytes(b"x")
+        (tmp_path / "m" / files.CHECKPOINT).write_bytes(b"x")
         write(tmp_path / "m", "matrix classifier")
 
 

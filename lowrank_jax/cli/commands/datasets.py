@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from lowrank_jax import data
 
-    statuses = data.verify(data_dir=arguments.data_dir)
+    statuses = data.check_files(data_dir=arguments.data_dir)
     folders = [str(folder) for folder in data.data_folders(arguments.data_dir)]
     if arguments.json != "-":
         print(f"looked for in {' and '.join(folders)}")

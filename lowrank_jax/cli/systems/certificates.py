@@ -22,7 +22,6 @@ class Certifier:
     def __init__(self, arguments: argparse.Namespace) -> None:
         """Keep the arguments."""
         self.arguments = arguments
-        self.is_asked_for = arguments.certify is not None
         self._comparator: Any = None
 
     def prepare(self, given: dict[str, Any]) -> None:
@@ -32,10 +31,8 @@ class Certifier:
           given: Settings of the learner, to which the record is added.
         """
         learner, every = self.arguments.learner, self.arguments.certify_every
-        if not self.is_asked_for:
-            if every is not None:
-                raise InputError("--certify-every needs --certify; add it.")
-            return
+        if self.arguments.certify is None:
+            raise InputError("--certify-every needs --certify; add it.")
         known = [name for name, spec in LEARNERS.items() if spec.has_certificate]
         if learner not in known:
             raise InputError(
@@ -60,8 +57,6 @@ class Certifier:
           job: What to train.
           encoder: Features of this run.
         """
-        if not self.is_asked_for:
-            return job
         if self.arguments.certify not in ("average", "hindsight"):
             self._comparator = self._read_comparator(encoder)
         every = self.arguments.certify_every

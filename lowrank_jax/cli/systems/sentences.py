@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli import files, output, settings
 from lowrank_jax.cli.fitting import Run
-from lowrank_jax.cli.systems.certificates import Certifier
 from lowrank_jax.estimators import learners
 
 if TYPE_CHECKING:
+    from lowrank_jax.cli.systems.certificates import Certifier
     from lowrank_jax.data.corpus import Corpus
 
 __all__ = ["Sentences", "check_labels"]
@@ -28,7 +28,7 @@ class Sentences:
         self.arguments = arguments
         self.spec = learners.LEARNERS[arguments.learner]
         self.is_online = not self.spec.is_batch
-        self.certifier = Certifier(arguments)
+        self.certifier: Certifier | None = None
         self.certificate: dict[str, Any] | None = None
         self.estimator: Any = None
         self.train: Corpus
@@ -42,9 +42,12 @@ class Sentences:
         """Check the settings, before anything is read."""
         from lowrank_jax.estimators.tagger import Tagger
 
-        given = self._given()
-        self.certifier.prepare(given)
-        arguments = self.arguments
+        given, arguments = self._given(), self.arguments
+        if arguments.certify is not None or arguments.certify_every is not None:
+            from lowrank_jax.cli.systems.certificates import Certifier
+
+            self.certifier = Certifier(arguments)
+            self.certifier.prepare(given)
         self.estimator = Tagger(
             arguments.learner,
             num_passes=arguments.passes,
@@ -66,14 +69,14 @@ class Sentences:
     def fit(self, run: Run) -> dict[str, Any]:
         """Train the tagger; certify the run if that is asked for."""
         certifier, tagger = self.certifier, self.estimator
+        if certifier is None:
+            tagger.fit(self.train, run=run)
+            return self._summary(run)
         tagger.fit(
             self.train, run=lambda job: run(certifier.watch(job, tagger.encoder_))
         )
-        result = self._summary(run)
-        if certifier.is_asked_for:
-            self.certificate = certifier.certificate(run, tagger)
-            result["certificate"] = self.certificate
-        return result
+        self.certificate = certifier.certificate(run, tagger)
+        return self._summary(run) | {"certificate": self.certificate}
 
     def save(self, result: dict[str, Any]) -> None:
         """Write the model folder."""
@@ -87,7 +90,7 @@ class Sentences:
         """Yield the summary, and add the scores on the test data to the result."""
         folder = pathlib.Path(self.arguments.model)
         yield f"model: {folder}, {result['num_parameters']:,} parameters"
-        if self.certificate is not None:
+        if self.certifier is not None and self.certificate is not None:
             yield self.certifier.line(self.certificate)
         names = ("f1", "precision", "recall", "accuracy", "sentence_accuracy", "f1_is")
         result |= dict.fromkeys(names)

@@ -1,4 +1,4 @@
-"""Tasks with known structure, made from an integer seed.
+"""Sentences with known structure, made from an integer seed.
 
 All randomness comes from ``numpy.random.default_rng(seed)`` and not from a JAX key: the
 tasks are made on the host before anything is traced, and the same seed gives the same
@@ -7,29 +7,26 @@ task whatever the device, the precision or the JAX version. Each function return
 `test` measures how well the planted structure was found.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.corpus import Corpus
-from lowrank_jax.data.matrices import Matrices
+from lowrank_jax.data.made import draws
 from lowrank_jax.data.segmentation import labels_from_words
 from lowrank_jax.data.sequences import Sequences, Space
 
 __all__ = [
     "BilinearTruth",
-    "DenseTruth",
     "Lexicon",
     "bilinear_task",
-    "dense_task",
     "segmentation_task",
 ]
 
 _FIRST_CHARACTER = 0x4E00  # the first of the CJK ideographs
 _WORD_LENGTHS = (0.2, 0.5, 0.2, 0.1)  # shares of words of 1, 2, 3, 4 characters
-_MOST_TRIES = 1000  # sentences drawn for one that has the margin, on average
 
 
 class Lexicon(NamedTuple):
@@ -72,7 +69,7 @@ def segmentation_task(
     """
     checks.whole(num_train=num_train, num_test=num_test, num_words=num_words)
     checks.whole(num_characters=num_characters)
-    fewest, most = _span("words_per_sentence", words_per_sentence)
+    fewest, most = draws.span("words_per_sentence", words_per_sentence)
     num_possible = sum(num_characters**n for n in range(1, len(_WORD_LENGTHS) + 1))
     if 2 * num_words > num_possible:
         raise InputError(
@@ -165,8 +162,8 @@ def bilinear_task(
     checks.whole(num_features=num_features)
     checks.whole(num_labels=num_labels, least=2)
     checks.non_negative(margin=margin)
-    _check_share("noise", noise)
-    shortest, longest = _span("lengths", lengths)
+    draws.check_share("noise", noise)
+    shortest, longest = draws.span("lengths", lengths)
     if num_features % num_templates:
         raise InputError(
             f"`num_features` must be a multiple of the {num_templates} templates, got "
@@ -193,7 +190,7 @@ def bilinear_task(
         batches: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         num_drawn, num_found, gap = 0, 0, np.inf
         while num_found < num_sentences:
-            if num_drawn > _MOST_TRIES * num_sentences:
+            if num_drawn > draws.MOST_TRIES * num_sentences:
                 raise InputError(
                     f"`margin` must be smaller: only {num_found} of {num_drawn} "
                     f"sentences reach {margin}."
@@ -221,104 +218,8 @@ def bilinear_task(
     train, train_gap = draw(num_train)
     test, test_gap = draw(num_test)
     truth = BilinearTruth(blocks, unary, min(train_gap, test_gap), train.labels)
-    noisy = _flip(rng, train.labels, noise, num_labels)
+    noisy = draws.flip(rng, train.labels, noise, num_labels)
     return Sequences(train.feature_ids, noisy, train.offsets, space), test, truth
-
-
-class DenseTruth(NamedTuple):
-    """The planted weights of a binary task.
-
-    Attributes:
-      left: (m,) float64, of norm 1.
-      right: (n,) float64, of norm 1; W is the outer product of the two.
-      margin: least ``|<W, x>|`` over all matrices made.
-      clean_labels: (num_train,) the training labels before noise.
-    """
-
-    left: np.ndarray
-    right: np.ndarray
-    margin: float
-    clean_labels: np.ndarray
-
-
-def dense_task(
-    num_train: int,
-    num_test: int,
-    *,
-    seed: int,
-    shape: tuple[int, int] = (12, 10),
-    spread: float = 1.0,
-    perturbation: float = 0.02,
-    noise: float = 0.0,
-    margin: float = 0.0,
-    dtype: Any = np.float32,
-) -> tuple[Matrices, Matrices, DenseTruth]:
-    r"""Make binary classification of matrices nearly of rank one (BOL-P5).
-
-    With planted unit vectors u and v, :math:`W = uv^\top`, a matrix is
-    :math:`x_i = \pm a_i b_i^\top + \epsilon G_i`, G Gaussian, where a is the direction
-    of u plus a Gaussian vector of length about `spread`, b likewise from v; its label
-    is the sign of :math:`\langle W, x_i\rangle`. Here :math:`\Delta\Phi = y_i x_i`.
-    ``spread=0`` makes every x close to W or its negative, so that the assumption of
-    BOL-P5 holds; a large spread makes the directions arbitrary.
-
-    Args:
-      num_train: matrices to train on.
-      num_test: matrices to test on.
-      seed: of NumPy's default generator.
-      shape: rows and columns of each matrix.
-      spread: how far the two directions of x stray from the planted ones.
-      perturbation: standard deviation of each entry of the full-rank part.
-      noise: share of training labels turned over; 0 is separable.
-      margin: matrices with a smaller ``|<W, x>|`` are not used.
-      dtype: of x and y, float32 or float64.
-
-    Returns:
-      ``(train, test, truth)``: two sets of matrices with labels -1 and +1 of the dtype
-      of x, and the planted vectors.
-
-    Raises:
-      InputError: if an argument is out of range or hardly any matrix has the margin.
-    """
-    checks.whole(num_train=num_train, num_test=num_test)
-    checks.whole(**{f"shape[{i}]": size for i, size in enumerate(shape)})
-    checks.non_negative(spread=spread, perturbation=perturbation, margin=margin)
-    _check_share("noise", noise)
-    rng = np.random.default_rng(seed)
-    left, right = (_unit(rng.standard_normal(size)) for size in shape)
-
-    def stray(direction: np.ndarray, count: int) -> np.ndarray:
-        step = rng.standard_normal((count, direction.size)) / np.sqrt(direction.size)
-        return _unit(direction + spread * step)
-
-    def draw(count: int) -> tuple[Matrices, float]:
-        kept: list[np.ndarray] = []
-        num_drawn, num_found = 0, 0
-        while num_found < count:
-            if num_drawn > _MOST_TRIES * count:
-                raise InputError(
-                    f"`margin` must be smaller: only {num_found} of {num_drawn} "
-                    f"matrices reach {margin}."
-                )
-            size = max(count - num_found, 64)
-            sign = rng.choice([-1.0, 1.0], size)
-            x = np.einsum("i,ia,ib->iab", sign, stray(left, size), stray(right, size))
-            x += perturbation * rng.standard_normal(x.shape)
-            score = np.einsum("a,iab,b->i", left, x, right)
-            good = np.flatnonzero(np.abs(score) >= margin)[: count - num_found]
-            kept.append(x[good])
-            num_drawn, num_found = num_drawn + size, num_found + good.size
-        x = np.concatenate(kept)
-        score = np.einsum("a,iab,b->i", left, x, right)
-        y = np.where(score < 0, -1, 1)
-        return Matrices(x.astype(dtype), y.astype(dtype)), float(np.abs(score).min())
-
-    train, train_margin = draw(num_train)
-    test, test_margin = draw(num_test)
-    assert train.y is not None
-    truth = DenseTruth(left, right, min(train_margin, test_margin), train.y)
-    is_flipped = _flip(rng, np.zeros(num_train, np.int32), noise, 2) == 1
-    return Matrices(train.x, np.where(is_flipped, -train.y, train.y)), test, truth
 
 
 def _best_paths(
@@ -352,32 +253,3 @@ def _best_paths(
         labels[:, i] = np.where(is_inside, label, 0)
         label = np.where(is_inside, back[rows, i, label], label)
     return labels, ranked[:, -1] - ranked[:, -2]
-
-
-def _flip(
-    rng: np.random.Generator, labels: np.ndarray, noise: float, num_labels: int
-) -> np.ndarray:
-    """Replace a share of the labels by others, drawn uniformly."""
-    chosen = rng.choice(labels.size, round(noise * labels.size), replace=False)
-    flipped = labels.copy()
-    shift = rng.integers(1, num_labels, chosen.size)
-    flipped[chosen] = (labels[chosen] + shift) % num_labels
-    return flipped
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    """Scale the last axis to norm 1."""
-    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
-
-
-def _check_share(name: str, value: float) -> None:
-    if not 0 <= value <= 1:
-        raise InputError(f"`{name}` must lie between 0 and 1, got {value}.")
-
-
-def _span(name: str, value: tuple[int, int]) -> tuple[int, int]:
-    """Check a pair of least and largest."""
-    least, most = value
-    checks.whole(**{f"{name}[0]": least})
-    checks.whole(least=least, **{f"{name}[1]": most})
-    return least, most

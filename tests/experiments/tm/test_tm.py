@@ -17,7 +17,7 @@ from experiments.tm import fig3, fig4, grid, steps, table1
 from experiments.tm import scores as tm_scores
 from experiments.tm.grid import Tensor
 from lowrank_jax import loops, streams
-from lowrank_jax.data.made import lists as reranking_task
+from lowrank_jax.data.made.lists import reranking_task
 from lowrank_jax.models import tensor
 from lowrank_jax.online import rerank, tensor_mira
 
