@@ -34,8 +34,8 @@ def add_data_dir(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data-dir",
         metavar="DIR",
-        help="where data files such as conll2000/train.txt are looked for if they are "
-        "not a path; default: $LOWRANK_JAX_DATA, else the user's cache folder",
+        help="folder of data files such as conll2000/train.txt, for names that are not "
+        "a path; default: $LOWRANK_JAX_DATA, else the user's cache folder",
     )
 
 
@@ -43,9 +43,9 @@ def find_data(name: str, data_dir: str | None = None) -> str:
     """Return the path of a data file: as given, or in the data folder.
 
     Args:
-      name: a path, ``-`` for standard input, or a path below the data folder, with or
+      name: Path, ``-`` for standard input, or path below the data folder, with or
         without ``.xz`` or ``.gz``.
-      data_dir: of ``--data-dir``.
+      data_dir: Value of ``--data-dir``.
     """
     if name == "-" or os.path.exists(name):
         return name
@@ -85,7 +85,7 @@ def place_of_token(path: str, corpus: "Corpus", file_format: str, token: int) ->
 def check_place(path: str | os.PathLike[str]) -> None:
     """Raise `InputError` unless a file or folder can be made at this path.
 
-    The nearest folder that exists is tried out by making a folder in it: permission
+    The nearest folder that exists is tried out by making a folder in it. Permission
     bits alone do not tell (read-only disks, quotas, the superuser).
     """
     place = pathlib.Path(path).absolute()
@@ -104,8 +104,8 @@ def check_json(path: str | None, model: str | None = None) -> None:
     """Raise `InputError` unless `write_json` can write there.
 
     Args:
-      path: of the file; ``-`` is standard output.
-      model: the folder of a model, which the file may not be or lie in.
+      path: Path of the file; ``-`` is standard output.
+      model: The model folder. The file must lie outside it.
     """
     if path is None or path == "-":
         return
@@ -120,12 +120,12 @@ def check_json(path: str | None, model: str | None = None) -> None:
 
 
 def check_outputs(out: str | None, json_path: str | None, model: str) -> None:
-    """Raise `InputError` unless the answers and the figures have a place each.
+    """Raise `InputError` unless answers and figures have one place each.
 
     Args:
-      out: of ``--out``, where the answers go; None is standard output.
-      json_path: of ``--json``, where the figures go.
-      model: the folder of the model, which neither may be or lie in.
+      out: Value of ``--out``, where the answers go; None is standard output.
+      json_path: Value of ``--json``, where the figures go.
+      model: The model folder. Both files must lie outside it.
     """
     check_json(json_path, model)
     check_json(out, model)
@@ -140,8 +140,8 @@ def check_file(path: str, content: str) -> None:
     """Raise `InputError` unless `write_text` can write there.
 
     Args:
-      path: of the file.
-      content: what it is to hold, for the message.
+      path: Path of the file.
+      content: Name of the content, for the message.
     """
     if os.path.isdir(path):
         raise InputError(f"{path} is a folder; name a file for {content}.")

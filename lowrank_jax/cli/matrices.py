@@ -34,7 +34,7 @@ def add_keys(parser: argparse.ArgumentParser) -> None:
 
 
 def has_test_part(path: str, arguments: argparse.Namespace) -> bool:
-    """Whether a file holds a training part and a test part, and no key was named."""
+    """Return True if a file has a training and a test part, and no key is named."""
     import zipfile
 
     if arguments.x is not None:
@@ -67,11 +67,11 @@ def check_fits(
     """Raise `InputError` unless data are of the kind that a model was fitted on.
 
     Args:
-      path: of the data, for the message.
-      found: the data.
-      shape: of a matrix.
-      names: of its rows, or ().
-      classes: that the model knows.
+      path: Path of the data, for the message.
+      found: Matrices, and labels if there are any.
+      shape: Rows and columns of a matrix.
+      names: Names of the rows, or ().
+      classes: Labels that the model knows.
     """
     import numpy as np
 
@@ -103,8 +103,8 @@ def check_fits(
 def figures(classifier: "Classifier", found: "Matrices") -> dict[str, float | None]:
     """Return accuracy and AUC, fractions; None where there are no labels for it.
 
-    The AUC of more than two classes is the mean of each against the others, by its
-    probability; data of one class only have none.
+    With more than two classes, AUC is the mean over classes of each class against the
+    others, by its probability. Data of one class have no AUC.
     """
     import numpy as np
 

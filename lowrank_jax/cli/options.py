@@ -72,7 +72,7 @@ def add_settings(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def add_seed(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add ``--seed``; `what` says of what."""
+    """Add ``--seed``; `what` describes it."""
     parser.add_argument(
         "--seed", metavar="N", type=seed, default=0, help=f"{what}; default: 0"
     )
@@ -84,16 +84,16 @@ def add_checkpoints(parser: argparse.ArgumentParser) -> None:
     add(
         "--resume",
         action="store_true",
-        help="go on from the checkpoint in the model folder; the result is that of an "
-        "unbroken run, bit for bit",
+        help="resume from the checkpoint in the model folder; the result equals an "
+        "unbroken run bit for bit",
     )
     add(
         "--checkpoint-seconds",
         metavar="X",
         type=seconds,
         default=30.0,
-        help="at least so long between two checkpoints, written at the end of a pass "
-        "and when the run is interrupted; default: 30",
+        help="least time between two checkpoints, which are written at the end of a "
+        "pass; an interrupted run writes one too; default: 30",
     )
     add(
         "--keep-checkpoint",
@@ -131,8 +131,9 @@ def add_help(
     """Add ``-h`` and ``--help`` to a parser made without them.
 
     Args:
-      parser: to add them to.
-      describe: what was parsed so far to the text after the help; it may be empty.
-      words: on the option itself.
+      parser: Parser to add them to.
+      describe: Function from the arguments parsed so far to the text after the help,
+        which may be empty.
+      words: Help on the option itself.
     """
     parser.add_argument("-h", "--help", action=_Help, describe=describe, help=words)

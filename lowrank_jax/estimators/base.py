@@ -8,7 +8,7 @@ __all__ = ["Estimator"]
 
 
 class Estimator:
-    """Named settings, of which those of the learner are keyword arguments.
+    """Named settings; the settings of the learner are keyword arguments.
 
     Attributes:
       hyperparameters: Settings of the learner that were given.
@@ -25,7 +25,7 @@ class Estimator:
 
     @classmethod
     def _defaults(cls) -> dict[str, Any]:
-        """Return the settings of the constructor, those of the learner left out."""
+        """Return the settings of the constructor without settings of the learner."""
         parameters = inspect.signature(cls).parameters.values()
         return {p.name: p.default for p in parameters if p.kind != p.VAR_KEYWORD}
 
@@ -33,7 +33,7 @@ class Estimator:
         """Return all settings that the constructor was given, and its defaults.
 
         Args:
-          deep: Not used; `sklearn.base.clone` passes it.
+          deep: No effect; scikit-learn passes it.
         """
         own = {name: getattr(self, name) for name in self._defaults()}
         return own | dict(self.hyperparameters)
@@ -51,7 +51,7 @@ class Estimator:
         """Name the class and the settings that are not the default."""
         own = self._defaults()
         shown = [
-            f"{name}={value!r}"
+            f"{name}={_short(value)}"
             for name, value in self.get_params().items()
             if name not in own or name == "learner" or value != own[name]
         ]
@@ -69,3 +69,9 @@ class Estimator:
             raise AttributeError(
                 f"{type(self).__name__!r} object has no attribute {name!r}"
             )
+
+
+def _short(value: Any) -> str:
+    """Return the text of a value, or its type if that is long."""
+    text = repr(value)
+    return text if len(text) <= 40 else f"<{type(value).__name__}>"

@@ -294,7 +294,7 @@ class Speller(Estimator):
         return learners.spec_of(self.learner, _LEARNERS)
 
     def _settings(self) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-        """Return the learner, all settings, and those of ``final_params``."""
+        """Return the learner, all settings, and the settings of ``final_params``."""
         options = learners.options_of(self._spec)
         every = learners.complete(self.learner, options, self.hyperparameters)
         of_final = {"iterate": every["iterate"]}

@@ -96,7 +96,7 @@ class Display(Protocol):
 
 
 class Stop(Protocol):
-    """Whether the run should end after this pass."""
+    """A request to end the run after this pass, if its number is set."""
 
     number: int | None
 
@@ -174,7 +174,7 @@ def fingerprint(corpus: Corpus) -> str:
 
 
 def _narrow(trace: Any) -> Any:
-    """Keep predicted labels in two bytes: they are most of a trace."""
+    """Store predicted labels, most of a trace, in two bytes each."""
     if getattr(trace, "predicted", None) is None:
         return trace
     return trace._replace(predicted=trace.predicted.astype(np.int16))
@@ -206,7 +206,7 @@ def _load(job: Job, path: pathlib.Path) -> tuple[Any, list[Any], dict[str, Any]]
 
 
 def _trace_shapes(job: Job, state: Any, first: Any) -> Any:
-    """Shapes of a pass's trace as it is kept."""
+    """Return the shapes of the trace of a pass as it is kept."""
     info = jax.eval_shape(job.learner.update, state, first)[1]
 
     def stacked(path: Any, part: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
@@ -256,7 +256,7 @@ def _passes(
 
 
 def _is_done(history: list[dict[str, Any]], job: Job) -> bool:
-    """Whether all passes are done, or the learner says it has converged."""
+    """Return True if all passes are done or the learner has converged."""
     has_converged = bool(history) and history[-1].get("converged", False)
     return has_converged or len(history) == job.num_passes
 

@@ -26,9 +26,9 @@ def save(path: Path, state: Any, metadata: Mapping[str, Any]) -> None:
     """Write a state, replacing the file only when the new one is complete.
 
     Args:
-      path: of the file; its folder must exist.
-      state: a tree of arrays, numbers and random keys (NamedTuples, None, tuples).
-      metadata: what else to keep, ready for JSON.
+      path: Path of the file; its folder must exist.
+      state: Tree of arrays, numbers and random keys (NamedTuples, None, tuples).
+      metadata: Further content, ready for JSON.
     """
     leaves = jax.tree_util.tree_leaves_with_path(state)
     names = [jax.tree_util.keystr(place) for place, _ in leaves]
@@ -44,14 +44,14 @@ def load(path: Path, like: Any) -> tuple[Any, dict[str, Any]]:
     """Read a state that `save` wrote.
 
     Args:
-      path: of the file.
-      like: a state of the same kind, or its shapes from `jax.eval_shape`.
+      path: Path of the file.
+      like: State of the same kind, or its shapes from `jax.eval_shape`.
 
     Returns:
       The state, with the same bits, and the metadata.
 
     Raises:
-      InputError: if the file is missing, cut short, or of another kind of state.
+      InputError: If the file is missing, cut short, or of another kind of state.
     """
     arrays = read_arrays(path)
     text = _read_text(path, arrays)
@@ -78,7 +78,7 @@ def read_metadata(path: Path) -> dict[str, Any]:
 
 
 def _read_text(path: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """The text beside the leaves: their names and the metadata."""
+    """Return the text beside the leaves: their names and the metadata."""
     try:
         text = json.loads(arrays[_METADATA].tobytes())
         version = text["format"]
@@ -93,7 +93,7 @@ def _read_text(path: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 
 def _is_key(leaf: Any) -> bool:
-    """Whether a leaf is a random key (of the typed kind)."""
+    """Return True for a random key (of the typed kind)."""
     if not isinstance(leaf, jax.Array):
         return False
     return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)

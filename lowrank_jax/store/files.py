@@ -78,11 +78,11 @@ def read_arrays(
     """Read what `write_arrays` wrote.
 
     Args:
-      path: of the file.
-      only: names wanted, of arrays stored whole; None reads all.
+      path: Path of the file.
+      only: Names of arrays stored whole; None reads all arrays.
 
     Raises:
-      InputError: if the file is missing, cut short or damaged.
+      InputError: If the file is missing, cut short or damaged.
     """
     try:
         # Opened here: numpy leaves a file open that turns out not to be an archive.
@@ -122,9 +122,9 @@ def replace_folder(
     folder cannot be renamed (a mount point), its files are replaced one by one.
 
     Args:
-      folder: where; made if it is not there. All that it held is replaced.
-      write: puts the files into an empty folder.
-      last: the file without which the others count for nothing.
+      folder: Place of the folder; made if it is missing. Its content is replaced.
+      write: Function that puts the files into an empty folder.
+      last: Name of the file without which the others count for nothing.
     """
     folder = pathlib.Path(folder).resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -138,13 +138,13 @@ def replace_folder(
 
 
 def previous_folder(folder: Path) -> pathlib.Path:
-    """Return where the earlier folder is while the new one takes its place."""
+    """Return the place of the earlier folder while the new one is renamed."""
     folder = pathlib.Path(folder).resolve()
     return folder.with_name(f".{folder.name}.previous")
 
 
 def sync_folder(folder: Path) -> None:
-    """Force the names in a folder to the disk, where the system can do that."""
+    """Force the names in a folder to the disk if the system can do that."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:  # pragma: no cover  (systems that cannot open folders)
@@ -188,7 +188,7 @@ def _take_place(part: pathlib.Path, folder: pathlib.Path, last: str) -> None:
 
 
 def _move(folder: pathlib.Path, target: pathlib.Path) -> bool:
-    """Rename a folder; return False where that cannot be done (a mount point)."""
+    """Rename a folder; return False if that cannot be done (a mount point)."""
     shutil.rmtree(target, ignore_errors=True)
     try:
         os.rename(folder, target)

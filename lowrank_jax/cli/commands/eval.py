@@ -14,9 +14,10 @@ __all__ = ["add_parser", "run"]
 _DESCRIPTION = """\
 Score predicted labels against the true ones.
 
-Of column files the last column counts: the true labels in GOLD, the predicted ones in
-PREDICTED. With one file alone the last column is the prediction and the one before it
-the truth, as `lowrank-jax tag` and CRF++ write it. The report is that of conlleval.
+The last column of a column file counts: true labels in GOLD, predicted labels in
+PREDICTED. If there is one file alone, its last column is the prediction and the column
+before it the truth, as `lowrank-jax tag` and CRF++ write it. The report has the form of
+conlleval.
 """
 
 _EPILOG = """\

@@ -14,8 +14,8 @@ times) or images, and write it as a model folder with pictures of its weights.
 
 DATA.npz holds x (n, s, t) and y (n,), or x_train, y_train, x_test, y_test: then the
 training part is fitted and the test part scored. Row names in `channels` or `names` are
-shown in the pictures. The matrices are brought to a common scale first (--set scale),
-so that the strengths mu1, mu2, nu1, nu2 do not depend on the unit.
+shown in the pictures. The matrices are scaled first (--set scale), so that the
+strengths mu1, mu2, nu1, nu2 do not depend on the unit.
 """
 
 _EPILOG = """\
@@ -44,16 +44,16 @@ def add_parser(commands: Any) -> None:
         "--rank",
         metavar="R",
         type=options.count,
-        help="of the weights; default: 1, with --cv chosen",
+        help="rank of the weights; default: 1, with --cv chosen",
     )
     options.add_settings(parser, "strengths and the like, listed below")
     add(
         "--cv",
         metavar="K",
         type=options.count,
-        help="choose rank and strengths by K-fold cross-validation; those given by "
-        "--rank and --set stay; all fits stop at tolerance 0.001 or 500 iterations "
-        "unless --set says otherwise",
+        help="choose rank and strengths by K-fold cross-validation; values of --rank "
+        "and --set stay; all fits stop at tolerance 0.001 or 500 iterations unless "
+        "--set says otherwise",
     )
     add(
         "--grid",
@@ -69,7 +69,7 @@ def add_parser(commands: Any) -> None:
         help="share of each class to hold out and to score the model on, below 1",
     )
     options.add_seed(
-        parser, "of --split and of the folds; the fit itself has nothing random"
+        parser, "seed of --split and of the folds; the fit itself is not random"
     )
     add(
         "--images",

@@ -17,9 +17,9 @@ __all__ = ["add_parser", "run"]
 _DESCRIPTION = """\
 Classify matrices with a model that `fit` wrote.
 
-Printed are comma-separated values: the predicted label of each matrix and the
-probability of each class, below a line that names the columns. Where the file has
-labels, accuracy and AUC are told as well.
+The output has comma-separated values: the predicted label of each matrix and the
+probability of each class, below a line that names the columns. If the file has labels,
+accuracy and AUC are printed as well.
 """
 
 _EPILOG = """\

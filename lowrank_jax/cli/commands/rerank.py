@@ -21,10 +21,10 @@ _DESCRIPTION = """\
 Train a reranker of n-best lists, and apply it.
 
 formats:
-  json      one list a line: {"candidates": [{"features": {"name": 1.0}, "quality":
+  json      one list per line: {"candidates": [{"features": {"name": 1.0}, "quality":
             0.93}, ...]}; files *.jsonl or *.json
-  svmlight  one candidate a line, `quality qid:3 17:0.5 29:1`, those of a list
-            together; files *.svm, *.svmlight or *.dat
+  svmlight  one candidate per line, `quality qid:3 17:0.5 29:1`, the candidates of a
+            list together; files *.svm, *.svmlight or *.dat
 Files may be packed (.gz, .xz). The quality, in 0..1, is needed in training only.
 """
 
@@ -75,14 +75,14 @@ def add_parser(commands: Any) -> None:
         default=5,
         help="passes over the lists; default: 5",
     )
-    options.add_seed(train, "of the order of lists and of a random start")
+    options.add_seed(train, "seed of the order of lists and of a random start")
     options.add_settings(train, "settings of the learner, listed below")
     add(
         "--num-features",
         metavar="V",
         type=options.count,
-        help="of svmlight files: more than every feature id; default: the largest id "
-        "of the training file plus 1",
+        help="number of features of svmlight files, above every feature id; default: "
+        "the largest id of the training file plus 1",
     )
     options.add_checkpoints(train)
     _add_common(train, "- prints them")
@@ -92,8 +92,8 @@ def add_parser(commands: Any) -> None:
     apply = parts.add_parser(
         "apply",
         help="choose from lists with a model",
-        description="Choose a candidate from each list. Written is one JSON object a "
-        'list: {"chosen": 3, "scores": [...]}, candidates counted from 0.',
+        description="Choose a candidate from each list. One JSON object per list is "
+        'written: {"chosen": 3, "scores": [...]}, candidates counted from 0.',
     )
     apply.add_argument("model", metavar="DIR", help="the model folder")
     apply.add_argument("data", metavar="FILE", help="lists; - reads standard input")
@@ -110,7 +110,7 @@ def _add_common(parser: argparse.ArgumentParser, dash: str) -> None:
     parser.add_argument(
         "--format",
         choices=("json", "svmlight"),
-        help="of the files; default: by the ends of their names",
+        help="format of the files; default: by the ends of their names",
     )
     parser.add_argument(
         "--json", metavar="FILE", help=f"write the figures there; {dash}"

@@ -17,19 +17,18 @@ __all__ = ["add_parser", "run"]
 _DESCRIPTION = """\
 Label text with a model that `train` wrote, and print the result.
 
-What is read depends on the format the model was trained on:
-  conll         columns as in the training file; the label may be there or not. Printed
-                are the same columns and one more, the predicted label.
-  segmentation  text, one sentence a line. Printed are its words, two spaces between.
-  nettalk       words, one a line, or a NETtalk file. Printed are columns: letter,
-                phoneme.
+The input depends on the format that the model was trained on:
+  conll         columns as in the training file, with or without the label. The output
+                has the same columns and one more, the predicted label.
+  segmentation  text, one sentence per line. The output has two spaces between words.
+  nettalk       words, one per line, or a NETtalk file. The output has two columns,
+                letter and phoneme.
 """
 
 _EPILOG = """\
 Probabilities of --marginals are the softmax of the model's scores over all labellings
-of a sentence. Those of a model trained by likelihood (crf) mean what they say; those of
-perceptron and max-margin models (sp, mira, bol, ...) order labels well but are not
-calibrated.
+of a sentence. Only models trained by likelihood (crf) are calibrated. Perceptron and
+max-margin models (sp, mira, bol, ...) order labels well but are not calibrated.
 
 Most of the time for little text goes into compilation: set JAX_COMPILATION_CACHE_DIR to
 a folder to keep compiled programs from one call to the next.
@@ -108,8 +107,8 @@ def _tag_words(arguments: argparse.Namespace, path: str) -> int:
     ):
         if is_given:
             raise InputError(
-                f"{option} needs a model of features, and {arguments.model} is one of "
-                f"bi-symbols (smm), which gives its best labels alone; leave it out."
+                f"{option} needs a tagger, and {arguments.model} is a speller, which "
+                f"gives its best labels alone; leave it out."
             )
     tagger = Speller.load(arguments.model)
     corpus, _ = _read(path, "nettalk")
@@ -154,7 +153,7 @@ def _read(path: str, file_format: str) -> tuple["Corpus", list[bool]]:
 
 
 def _letters_of(lines: list[str]) -> list[str]:
-    """Take the letters alone, where the lines are those of a NETtalk file."""
+    """Take the letters alone if the lines come from a NETtalk file."""
     if not any(line.count("\t") >= 2 for line in lines):
         return lines
     # A line of the header has no fields, or an empty one first.

@@ -14,15 +14,15 @@ _LIST = "\n".join(f"  {name:<6} {spec.title}" for name, spec in LEARNERS.items()
 _DESCRIPTION = f"""\
 Train a sequence tagger and write it as a model folder.
 
-learners (lowrank-jax train LEARNER --help lists the hyper-parameters of one):
+learners (lowrank-jax train LEARNER --help lists the settings of one):
 {_LIST}
 """
 
 _EPILOG = """\
 formats:
   conll         columns separated by blanks, the label last, an empty line after each
-                sentence; F1 is that of chunks, as conlleval counts them
-  segmentation  words separated by blanks, one sentence a line; F1 is that of words
+                sentence; F1 counts chunks as conlleval does
+  segmentation  words separated by blanks, one sentence per line; F1 counts words
   nettalk       the NETtalk file; F1 is the share of letters that are right
 
 examples:
@@ -66,13 +66,13 @@ def add_parser(commands: Any) -> None:
         "--format",
         choices=tuple(FORMATS),
         default="conll",
-        help="of the data; default: conll",
+        help="format of the data; default: conll",
     )
     add(
         "--template",
         metavar="FILE",
-        help="feature template as of CRF++, or the name of a shipped one; default: "
-        "the shipped one of the format",
+        help="feature template in CRF++ form, or the name of a shipped template; "
+        "default: the shipped template of the format",
     )
     add(
         "--orders",
@@ -92,10 +92,12 @@ def add_parser(commands: Any) -> None:
         "--passes",
         metavar="N",
         type=options.count,
-        help="passes over the training data, of crf and smm at most so many "
-        "iterations; default: 10, of crf 100, of smm 200",
+        help="number of passes over the training data; for crf and smm the largest "
+        "number of iterations; default: 10, crf 100, smm 200",
     )
-    options.add_seed(parser, "of the order of sentences and of what else is random")
+    options.add_seed(
+        parser, "seed of the order of sentences and of all else that is random"
+    )
     add(
         "--fraction",
         metavar="X",
@@ -103,14 +105,15 @@ def add_parser(commands: Any) -> None:
         default=1.0,
         help="share of the training sentences to use, above 0 and up to 1",
     )
-    options.add_settings(parser, "hyper-parameters of the learner")
+    options.add_settings(parser, "settings of the learner")
     add(
         "--unseen-label",
         choices=("known-type", "error", "ignore"),
         default="known-type",
-        help="a label of the test data that training never saw: count it as an error "
-        "of the model (ignore), stop (error), or stop unless its prefix and its type "
-        "were seen apart, as I-LST of CoNLL-2000 is (known-type, the default)",
+        help="what to do about a label of the test data that training never saw: "
+        "count it as an error of the model (ignore), stop (error), or stop unless its "
+        "prefix and its type were seen apart, such as I-LST of CoNLL-2000 (known-type, "
+        "the default)",
     )
     options.add_checkpoints(parser)
     add(
@@ -132,7 +135,7 @@ def add_parser(commands: Any) -> None:
     )
     add("--json", metavar="FILE", help="write the results there; - prints them")
     files.add_data_dir(parser)
-    words = "show this help; after LEARNER also its hyper-parameters"
+    words = "show this help; after LEARNER also its settings"
     options.add_help(parser, _describe, words)
     parser.set_defaults(run=run)
 
