@@ -1,7 +1,7 @@
-"""Checks on the host, before anything is traced: one clear sentence each.
+"""Checks of arguments, on the host, before anything is traced.
 
-A value that is traced (inside `jit`, `vmap` or `grad`) is let through: only what is
-concrete can be checked, and a sweep over a hyper-parameter must not be stopped.
+Only concrete values are checked. A value that is traced (inside `jit`, `vmap` or
+`grad`) passes, so that a sweep over a hyper-parameter can run.
 """
 
 import numbers
@@ -12,9 +12,9 @@ __all__ = ["InputError", "at_most", "choice", "non_negative", "positive", "whole
 
 
 class InputError(ValueError):
-    """Bad input of a user: a file, a column, an argument.
+    """Bad input from the user: a file, a column or an argument.
 
-    Its message is one sentence that names the place, the value and what to do; the
+    The message is one sentence that names the place, the value and what to do. The
     command line prints it without a traceback and exits with status 2.
     """
 
@@ -46,7 +46,10 @@ def whole(*, least: int = 1, **values: object) -> None:
 
 
 def at_most(most: int, **values: int) -> None:
-    """Raise if a value is above `most`: each unit of it is spelt out in a program."""
+    """Raise if a value is above `most`.
+
+    Loops of this length are unrolled, so large values make huge programs.
+    """
     for name, value in values.items():
         if value > most:
             raise InputError(f"`{name}` must be at most {most}, got {value}.")
@@ -61,13 +64,13 @@ def choice(allowed: tuple[str, ...], **values: object) -> None:
 
 
 def _concrete(name: str, value: object) -> np.ndarray:
-    """Return the numbers of a value, none where it is traced, a function or None."""
+    """Return a value as an array, empty if it is traced, a function or None."""
     none = np.zeros(0)
     if value is None or callable(value):
         return none
     try:
         return np.asarray(value, np.float64)
-    except TypeError:  # what JAX raises of a traced value
+    except TypeError:  # raised by JAX for a traced value
         return none
     except ValueError:
         raise InputError(f"`{name}` must be a number, got {value!r}.") from None

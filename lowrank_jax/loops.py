@@ -25,10 +25,10 @@ __all__ = ["Pass", "converge", "order_of", "pass_order", "passes", "run", "train
 def run(
     learner: Learner, state: Any, stream: Stream, order: jax.Array
 ) -> tuple[Any, Any]:
-    """Scan `learner.update` over the examples in `order`; pure, to be jitted.
+    """Scan `learner.update` over the examples in `order`. Pure; jit it.
 
     Args:
-      learner: Any of `online`, or of `batch` for a stream of type `streams.Whole`.
+      learner: Learner of `online`, or of `batch` if the stream is a `streams.Whole`.
       state: State from `learner.init` or from an earlier run.
       stream: Examples.
       order: (num_rounds,) int32, the example of each round.
@@ -37,7 +37,7 @@ def run(
       The final state and the trace, which is `Info` with each field stacked over
       rounds. The trace of a `streams.Whole` is the `Info` of its one iteration.
     """
-    if isinstance(stream, streams.Whole):  # without a scan, which may copy the state
+    if isinstance(stream, streams.Whole):  # no scan, because it may copy the state
         return learner.update(state, stream.data)
 
     def round_of(state: Any, index: jax.Array) -> tuple[Any, Any]:
@@ -47,20 +47,20 @@ def run(
 
 
 def order_of(key: jax.Array, index: int, num_examples: int) -> jax.Array:
-    """Return the order of pass `index`: a shuffle that depends on nothing else."""
+    """Return the order of pass `index`, a shuffle that depends on arguments only."""
     return jax.random.permutation(
         jax.random.fold_in(key, index), jnp.arange(num_examples, dtype=jnp.int32)
     )
 
 
 def pass_order(key: jax.Array, index: int, num_examples: int) -> jax.Array:
-    """Return the order of a pass of `passes` or `train` that was given this key."""
+    """Return the order of a pass of `passes` or `train` with this key."""
     return order_of(jax.random.split(key)[1], index, num_examples)
 
 
 @functools.lru_cache(maxsize=8)
 def _program(learner: Learner) -> Any:
-    """Jit a pass of this learner; a second run of the same shapes compiles nothing."""
+    """Jit a pass of this learner. Another run of the same shapes does not recompile."""
     return jax.jit(lambda *given: run(learner, *given), donate_argnums=0)
 
 
@@ -96,21 +96,21 @@ def passes(
 ) -> Iterator[Pass]:
     """Train, and yield each pass as it ends.
 
-    The order of a pass depends on the key and the index of the pass alone. A run that
-    resumes from a saved state with `first_pass` therefore gives what an unbroken run
-    gives, bit for bit. A batch learner ends early where `Info.converged` says so.
+    The order of a pass depends only on the key and the index of the pass. A run that
+    resumes from a saved state with `first_pass` therefore equals an unbroken run, bit
+    for bit. A batch learner ends early when `Info.converged` is true.
 
     Args:
-      learner: Any of `online`, or of `batch` for a stream of type `streams.Whole`.
+      learner: Learner of `online`, or of `batch` if the stream is a `streams.Whole`.
       stream: Examples.
       key: Random key of the start and of the shuffles.
-      num_passes: Number of passes in all, counting those before `first_pass`.
+      num_passes: Number of passes in all, including those before `first_pass`.
       state: State to resume from; None starts anew. Its buffers are donated.
       first_pass: Index of the first pass to run.
-      every: Number of rounds between two calls of `on_rounds` within a pass; None
-        calls it at the end of a pass alone. The result does not depend on it.
-      on_rounds: Function of the number of rounds since the first pass, and the state.
-        The next rounds donate its buffers, so copy what you keep.
+      every: Number of rounds between two calls of `on_rounds` within a pass. None
+        calls it only at the end of a pass. The result does not depend on it.
+      on_rounds: Function of the number of rounds since the first pass, and of the
+        state. The next rounds donate the buffers of the state, so copy what you keep.
     """
     checks.whole(num_passes=num_passes)
     checks.whole(least=0, first_pass=first_pass)
@@ -161,11 +161,11 @@ def train(
     """Train by passes; return the final state and the trace of all rounds.
 
     Args:
-      learner: Any of `online`.
+      learner: Learner of `online`.
       stream: Examples, or sentences as `features` gives them.
       key: Random key of the start and of the shuffles.
       num_passes: Number of passes.
-      on_pass: Function that is called after each pass.
+      on_pass: Function called after each pass.
     """
     if isinstance(stream, Sequences):
         stream = streams.sentences.stream(stream)
@@ -180,15 +180,15 @@ def train(
 def converge(
     learner: Learner, state: Any, data: Any, *, max_iterations: int
 ) -> tuple[Any, Any, jax.Array]:
-    """Repeat a batch learner's `update` until `Info.converged`; pure, to be jitted.
+    """Repeat the `update` of a batch learner until `Info.converged`. Pure; jit it.
 
-    One program holds the loop and the stopping rule. `vmap` over it runs many problems
-    side by side, each of which stops by itself.
+    One program holds the loop and the stopping rule. Under `vmap` it runs many problems
+    side by side, and each stops by itself.
 
     Args:
-      learner: Any of `batch` whose `Info` has `converged`.
+      learner: Learner of `batch` whose `Info` has `converged`.
       state: State from `learner.init` or from an earlier run.
-      data: What the `update` takes.
+      data: Data that the `update` takes.
       max_iterations: Largest number of iterations, at least 1. Static.
 
     Returns:
@@ -215,7 +215,7 @@ def converge(
 
 
 def _compile(program: Any, *given: Any) -> Any:
-    """Compile ahead of time, so that compilation is timed apart."""
+    """Compile ahead of time, so that compilation is timed separately."""
     if jax.config.jax_disable_jit:  # type: ignore[attr-defined]
         return program
     return program.lower(*given).compile()

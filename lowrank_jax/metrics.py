@@ -1,8 +1,8 @@
-"""Predictions to numbers: chunk and word F1, accuracy, AUC. Host side, NumPy.
+"""Scores of predictions: chunk and word F1, accuracy, AUC. On the host, in NumPy.
 
-All scores of taggers are in percent. Labels are strings, in arrays or lists over all
-tokens, with the offsets of the sentences, as a `Corpus` holds them. Areas under the ROC
-curve, of classifiers, are fractions.
+Scores of taggers are in percent. Labels are strings, in arrays or lists over all
+tokens, with the offsets of the sentences, as in `Corpus`. Scores of classifiers (areas
+under the ROC curve) are fractions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ Edges = tuple[np.ndarray, np.ndarray, np.ndarray]  # is_start, is_end, kind
 class SpanScores(NamedTuple):
     """Precision, recall and F1 of spans, in percent, with their counts.
 
-    A share of nothing is 0.
+    If a denominator is 0, the score is 0.
     """
 
     precision: float
@@ -49,7 +49,7 @@ class SpanScores(NamedTuple):
 
 
 class ChunkScores(NamedTuple):
-    """As `SpanScores` over all chunks, and the same for each type of chunk."""
+    """Scores over all chunks, as `SpanScores`, and scores of each type of chunk."""
 
     precision: float
     recall: float
@@ -61,20 +61,21 @@ class ChunkScores(NamedTuple):
 
 
 def auc(labels: Sequence[bool] | np.ndarray, scores: np.ndarray) -> float:
-    """Area under the ROC curve: a positive's chance to outscore a negative.
+    """Return the area under the ROC curve.
 
-    A tie counts one half. Counted in whole numbers (midranks), so nothing is rounded
-    before the last division.
+    This is the probability that a random positive scores above a random negative. A tie
+    counts one half. Ranks are counted in whole numbers (midranks), so only the last
+    division rounds.
 
     Args:
-      labels: (n,) of two values; the larger one is positive.
-      scores: (n,) real numbers, infinite ones included.
+      labels: (n,) labels with two distinct values; the larger one is positive.
+      scores: (n,) real numbers; infinite ones are allowed.
 
     Returns:
-      A fraction.
+      The area, a fraction.
 
     Raises:
-      InputError: if the shapes do not fit, there are not two values, or a score is NaN.
+      InputError: If the shapes do not fit, there are not two values, or a score is NaN.
     """
     labels, scores = np.asarray(labels), np.asarray(scores)
     if labels.ndim != 1 or labels.shape != scores.shape:
@@ -101,25 +102,25 @@ def auc(labels: Sequence[bool] | np.ndarray, scores: np.ndarray) -> float:
 def macro_auc(
     labels: Sequence[object] | np.ndarray, scores: np.ndarray, classes: np.ndarray
 ) -> float:
-    """Mean over classes of the `auc` of each against all others.
+    """Return the mean over classes of the `auc` of each class against all others.
 
     Args:
       labels: (n,) labels.
-      scores: (n, num_classes), one column a class.
+      scores: (n, num_classes), one column per class.
       classes: (num_classes,) labels in the order of the columns. A class that does not
         occur in `labels` has no curve and is left out of the mean.
 
     Returns:
-      A fraction.
+      The mean area, a fraction.
 
     Raises:
-      InputError: if the shapes do not fit or `labels` has fewer than two classes.
+      InputError: If the shapes do not fit or `labels` has fewer than two classes.
     """
     labels, scores, classes = map(np.asarray, (labels, scores, classes))
     if scores.shape != (labels.size, classes.size):
         raise InputError(
-            f"`scores` must have shape ({labels.size}, {classes.size}), a row a label "
-            f"and a column a class, got {scores.shape}."
+            f"`scores` must have shape ({labels.size}, {classes.size}), one row per "
+            f"label and one column per class, got {scores.shape}."
         )
     found = [c for c in range(classes.size) if (labels == classes[c]).any()]
     if len(found) < 2:
@@ -130,7 +131,7 @@ def macro_auc(
 
 
 def token_accuracy(gold: Labels, predicted: Labels) -> float:
-    """Share of the tokens with the right label, in percent.
+    """Return the share of tokens with the right label, in percent.
 
     Args:
       gold: (num_tokens,) labels.
@@ -141,7 +142,7 @@ def token_accuracy(gold: Labels, predicted: Labels) -> float:
 
 
 def sentence_accuracy(gold: Labels, predicted: Labels, offsets: Offsets) -> float:
-    """Share of the sentences with all labels right, in percent.
+    """Return the share of sentences with all labels right, in percent.
 
     Args:
       gold: (num_tokens,) labels.
@@ -158,29 +159,29 @@ def sentence_accuracy(gold: Labels, predicted: Labels, offsets: Offsets) -> floa
 def chunk_scores(gold: Labels, predicted: Labels, offsets: Offsets) -> ChunkScores:
     """Score chunks as the CoNLL evaluation (conlleval) does.
 
-    A label is ``tag-type``, split at its first hyphen; without one its type is empty.
-    A chunk begins at B or S, at I or E after O, S or E, and wherever the type changes
-    (except at O); it ends behind S or E, before O, B or S, and where the type changes.
-    So I-NP after O begins a chunk, and I-VP after B-NP begins another one. A predicted
-    chunk is right if a gold chunk has the same type, begin and end. The rules for S,
-    and for B after E, are those of the usual extension to five tags; with B, I and O
-    only, every count is that of the original.
+    A label is ``tag-type``, split at its first hyphen. Without a hyphen, the type is
+    empty. A chunk begins at B or S, at I or E after O, S or E, and wherever the type
+    changes (except at O). It ends after S or E, before O, B or S, and where the type
+    changes. So I-NP after O begins a chunk, and I-VP after B-NP begins another one. A
+    predicted chunk is right if a gold chunk has the same type, start and end. The rules
+    for S, and for B after E, follow the usual extension to five tags. With B, I and O
+    only, every count equals the count of the original script.
 
     Args:
       gold: (num_tokens,) labels.
       predicted: (num_tokens,) labels.
-      offsets: (num_sentences + 1,) integers; no chunk reaches over a sentence's end.
+      offsets: (num_sentences + 1,) integers; no chunk crosses the end of a sentence.
 
     Returns:
-      The scores over all chunks and for each type.
+      Scores over all chunks and of each type.
 
     Raises:
-      InputError: if the lengths do not agree.
+      InputError: If the lengths do not agree.
     """
     gold_list, predicted_list = _as_lists(gold, predicted)
     bounds = _bounds(offsets, len(gold_list))
     codes, values = encode([*gold_list, *predicted_list, "O"])
-    # An O behind each sentence ends its last chunk, one before the first begins it.
+    # An O after each sentence ends its last chunk; an O before the first starts it.
     outside = codes[-1]
     half = len(gold_list)
     streams = [
@@ -189,16 +190,15 @@ def chunk_scores(gold: Labels, predicted: Labels, offsets: Offsets) -> ChunkScor
     ]
     tags, kinds, types = _split_labels(values)
     edges = [_chunk_edges(stream, tags, kinds) for stream in streams]
-    num_types = len(types)
     num_gold, num_predicted = (
-        np.bincount(kind[1:][is_start], minlength=num_types)
+        np.bincount(kind[1:][is_start], minlength=len(types))
         for is_start, _, kind in edges
     )
     correct_types = edges[0][2][_correct_ends(*edges)]
-    num_correct = np.bincount(correct_types, minlength=num_types)
+    num_correct = np.bincount(correct_types, minlength=len(types))
     by_type = {
         types[i]: _span_scores(num_gold[i], num_predicted[i], num_correct[i])
-        for i in sorted(range(num_types), key=types.__getitem__)
+        for i in sorted(range(len(types)), key=types.__getitem__)
         if num_gold[i] or num_predicted[i]
     }
     total = _span_scores(num_gold.sum(), num_predicted.sum(), num_correct.sum())
@@ -206,7 +206,7 @@ def chunk_scores(gold: Labels, predicted: Labels, offsets: Offsets) -> ChunkScor
 
 
 def conlleval_report(gold: Labels, predicted: Labels, offsets: Offsets) -> str:
-    """Write the table that conlleval prints.
+    """Return the table that conlleval prints.
 
     Args:
       gold: (num_tokens,) labels.
@@ -214,7 +214,7 @@ def conlleval_report(gold: Labels, predicted: Labels, offsets: Offsets) -> str:
       offsets: (num_sentences + 1,) integers.
 
     Returns:
-      The text, each line with its line end.
+      The text; each line ends in a newline.
     """
     scores = chunk_scores(gold, predicted, offsets)
     num_tokens = len(gold)
@@ -235,8 +235,8 @@ def word_scores_from_labels(
 ) -> SpanScores:
     """Score the words of a segmentation given by labels B, I, E, S.
 
-    Labels are read as `data.words_from_labels` reads them, so that impossible
-    sequences have a meaning.
+    Labels are read as in `data.words_from_labels`, so that impossible sequences have a
+    meaning too.
 
     Args:
       gold: (num_tokens,) labels.
@@ -244,10 +244,10 @@ def word_scores_from_labels(
       offsets: (num_sentences + 1,) integers.
 
     Returns:
-      The scores.
+      Precision, recall and F1 of the words.
 
     Raises:
-      InputError: if the lengths do not agree.
+      InputError: If the lengths do not agree.
     """
     gold_list, predicted_list = _as_lists(gold, predicted)
     bounds = _bounds(offsets, len(gold_list))
@@ -291,12 +291,12 @@ def score_labels(corpus: Corpus, predicted: Labels, format: str) -> dict[str, An
 
 
 class Quality(NamedTuple):
-    """Mean quality over lists of three choices.
+    """Mean quality over lists, for three ways to choose a candidate.
 
     Attributes:
-      chosen: by the model.
-      base: by the system that made the lists: their first candidates.
-      oracle: of the best candidates.
+      chosen: Mean quality of the candidates chosen by the model.
+      base: Mean quality of the first candidates, the choice of the base system.
+      oracle: Mean quality of the best candidates.
     """
 
     chosen: float
@@ -308,8 +308,8 @@ def quality_of(lists: Lists, chosen: Sequence[int] | np.ndarray) -> Quality:
     """Return the mean quality of the chosen, the first and the best candidates.
 
     Args:
-      lists: every list with at least one candidate; the quality of all known.
-      chosen: (num_lists,) integers, from `predict`.
+      lists: Lists with at least one candidate each, all of known quality.
+      chosen: (num_lists,) integers, index of the chosen candidate, from `predict`.
     """
     quality = np.asarray(lists.quality, np.float64)
     starts = np.asarray(lists.list_offsets, np.int64)[:-1]
@@ -324,7 +324,7 @@ def quality_of(lists: Lists, chosen: Sequence[int] | np.ndarray) -> Quality:
 
 
 def _word_ends(labels: list[str], bounds: np.ndarray) -> np.ndarray:
-    """Positions before which a word ends, ascending, 0 left out."""
+    """Return the positions before which a word ends, ascending, without 0."""
     codes, values = encode(labels)
     ends_after = np.array([value in ("E", "S") for value in values], bool)
     ends_before = np.array([value in ("B", "S") for value in values], bool)
@@ -339,11 +339,11 @@ def _split_labels(values: list[str]) -> tuple[np.ndarray, np.ndarray, list[str]]
     """Split labels at the first hyphen.
 
     Args:
-      values: the distinct labels.
+      values: Distinct labels.
 
     Returns:
-      ``(tags, kinds, types)``: (num_values,) single letters, ``""`` for any other tag,
-      (num_values,) index of the type, and the distinct types.
+      ``(tags, kinds, types)``: (num_values,) tag, a single letter or ``""`` for any
+      other tag; (num_values,) index of the type; and the distinct types.
     """
     parts = [value.partition("-") for value in values]
     known = ("B", "I", "O", "E", "S", ".")
@@ -353,7 +353,7 @@ def _split_labels(values: list[str]) -> tuple[np.ndarray, np.ndarray, list[str]]
 
 
 def _chunk_edges(stream: np.ndarray, tags: np.ndarray, kinds: np.ndarray) -> Edges:
-    """Apply the rules to each pair of neighbours, through a table over label pairs.
+    """Apply the rules to each pair of neighbours, by a table over label pairs.
 
     Args:
       stream: (n + 1,) label codes.
@@ -361,8 +361,8 @@ def _chunk_edges(stream: np.ndarray, tags: np.ndarray, kinds: np.ndarray) -> Edg
       kinds: (num_values,) type of each code.
 
     Returns:
-      ``(is_start, is_end, kind)``: (n,) whether a chunk begins at position i + 1 of the
-      stream, (n,) whether one ends before it, (n + 1,) type at each position.
+      ``(is_start, is_end, kind)``: (n,) bool, True if a chunk begins at position i + 1
+      of the stream; (n,) bool, True if a chunk ends before it; (n + 1,) type of each.
     """
     before, after = tags[:, None], tags[None, :]
     is_change = kinds[:, None] != kinds[None, :]
@@ -377,12 +377,12 @@ def _chunk_edges(stream: np.ndarray, tags: np.ndarray, kinds: np.ndarray) -> Edg
 
 
 def _correct_ends(gold: Edges, predicted: Edges) -> np.ndarray:
-    """Positions of the last tokens of chunks that are right.
+    """Return the positions of the last tokens of chunks that are right.
 
-    A chunk is right so far from a common start with a common type on, until one of the
-    two ends without the other or the types part; it is right if both end there. That is
-    a two-state machine: its state at i is known from the last position that switched it
-    on and the last that switched it off.
+    Matching begins where gold and predicted chunks of one type start together. It stops
+    if one ends without the other or the types differ; a chunk is right if both end
+    together. This is a two-state machine: its state at i follows from the last position
+    that switched it on and the last position that switched it off.
     """
     (g_start, g_end, g_type), (p_start, p_end, p_type) = gold, predicted
     is_same = g_type == p_type
@@ -393,7 +393,7 @@ def _correct_ends(gold: Edges, predicted: Edges) -> np.ndarray:
     last_on = np.maximum.accumulate(np.where(begins, position, -1))
     last_off = np.maximum.accumulate(np.where(succeeds | fails, position, -1))
     is_on = np.concatenate([[False], (last_on >= 0) & (last_on >= last_off)])
-    # At the end of the file a chunk that is still right counts.
+    # A chunk that still matches at the end of the file counts.
     succeeds = np.concatenate([succeeds, [True]])
     return np.flatnonzero(is_on & succeeds)
 
@@ -419,7 +419,7 @@ def _percent(part: int, whole: int) -> float:
 
 
 def _is_right(gold: Labels, predicted: Labels) -> np.ndarray:
-    """(num_tokens,) bool."""
+    """Return (num_tokens,) bool, True where the label is right."""
     gold_list, predicted_list = _as_lists(gold, predicted)
     pairs = zip(gold_list, predicted_list, strict=True)
     return np.fromiter((a == b for a, b in pairs), bool, len(gold_list))
@@ -432,14 +432,14 @@ def _as_lists(*both: Labels) -> tuple[list[str], list[str]]:
     )
     if len(gold) != len(predicted):
         raise InputError(
-            f"`predicted` must have {len(gold)} labels as `gold` has, got "
+            f"`predicted` must have {len(gold)} labels, as many as `gold`, got "
             f"{len(predicted)}."
         )
     return gold, predicted
 
 
 def _bounds(offsets: Offsets, num_tokens: int) -> np.ndarray:
-    """Check the offsets."""
+    """Return the offsets as an array; raise unless they rise from 0 to the end."""
     bounds = np.asarray(offsets, np.int64)
     is_well = bounds.ndim == 1 and bounds.size > 0 and bounds[0] == 0
     if not is_well or bounds[-1] != num_tokens or (np.diff(bounds) < 0).any():

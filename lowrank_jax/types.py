@@ -1,8 +1,8 @@
-"""What passes between the layers: the pair of a learner, its stream, one sentence.
+"""What passes between the layers: a learner, its stream of examples, one sentence.
 
-Strings end at `features`. After it a corpus is a `data.sequences.Sequences`: flat
+Strings end at `features`. After it, a corpus is a `data.sequences.Sequences`: flat
 arrays over all tokens and the offsets of the sentences. One example of a sequence
-learner is a `Sentence`: a window of fixed size on those arrays and its true length.
+learner is a `Sentence`: a window of fixed size on those arrays, and its true length.
 """
 
 import dataclasses
@@ -45,13 +45,13 @@ class Stream(Protocol):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Sentence:
-    """One sequence in a window of fixed size; what lies beyond `length` is ignored.
+    """One sequence in a window of fixed size. Tokens beyond `length` are ignored.
 
     Attributes:
       feature_ids: (window, num_templates) int32, in 0..K; K scores 0.
       labels: (window,) int32, in 0..S-1.
-      length: () int32, the number of tokens, at most `window`.
-      space: static sizes.
+      length: () int32, number of tokens, at most `window`.
+      space: Sizes of the feature space. Static.
     """
 
     feature_ids: jax.Array

@@ -355,5 +355,5 @@ def test_auc_of_one_class_or_of_nan_is_refused():
         metrics.auc([0, 1], np.zeros(3))
     with pytest.raises(InputError, match="at least two"):
         metrics.macro_auc([1, 1], np.zeros((2, 2)), np.arange(2))
-    with pytest.raises(InputError, match="column a class"):
+    with pytest.raises(InputError, match="column per class"):
         metrics.macro_auc([1, 0], np.zeros((2, 3)), np.arange(2))

@@ -1,9 +1,9 @@
-r"""A fixed model U beside a run: what regret is measured against.
+r"""A fixed model U, against which the regret of a run is measured.
 
-The regret of a run (errata of BOL-N3) sets its losses against those of one U on the
-same rounds, :math:`[1 - \langle U, \Delta\Phi^t\rangle]_+`. All that is needed of a
-round is what the learner predicted: :math:`\Delta\Phi^t` is zero but at the few
-positions where the label pairs differ, so that U is read there alone.
+The regret of a run (errata of BOL-N3) is its loss minus the loss of one fixed U on the
+same rounds, :math:`[1 - \langle U, \Delta\Phi^t\rangle]_+`. Of each round only the
+learner's prediction is needed. :math:`\Delta\Phi^t` is zero except at the few positions
+where the label pairs differ, so U is read only there.
 """
 
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ __all__ = ["gap", "margin", "margins", "penalty"]
 
 
 class _Parts(NamedTuple):
-    """Sizes of U: of its weights on labels, and of its first-order blocks."""
+    """Sizes of U: its weights on labels, and its first-order blocks."""
 
     squares: jax.Array  # ()  ||w||^2, transitions included
     blocks: jax.Array  # (K + 1,)  a norm of each block
@@ -33,9 +33,9 @@ def margin(params: Any, example: Sentence, predicted: jax.Array) -> jax.Array:
     r"""Return :math:`\langle U, \Delta\Phi^t\rangle` of one round; pure.
 
     Args:
-      params: U, of `models.linear` or `models.bilinear`.
-      example: the round's sentence.
-      predicted: (window,) int32, what the learner predicted.
+      params: U, parameters of `models.linear` or `models.bilinear`.
+      example: Sentence of the round.
+      predicted: (window,) int32, labels that the learner predicted.
     """
     differences = mistakes.find(example, predicted)
 
@@ -54,8 +54,8 @@ def margins(
     r"""Return :math:`\langle U, \Delta\Phi^t\rangle` of the rounds of a run; pure.
 
     Args:
-      params: U, of `models.linear` or `models.bilinear`.
-      corpus: Sentences that the run was on.
+      params: U, parameters of `models.linear` or `models.bilinear`.
+      corpus: Sentences of the run.
       order: (num_rounds,) int32, the sentence of each round.
       predicted: (num_rounds, window) int, `Info.predicted` of the run.
     """
@@ -72,7 +72,7 @@ def margins(
 def gap(params: Any, here: mistakes.Position, space: Space) -> jax.Array:
     """Return score(true pair) - score(predicted pair) of U at one position; pure.
 
-    Entries of the two pairs are read and no other.
+    Only entries of the two pairs are read.
     """
     labels, before = here.labels, here.previous
     zero = here.ids[jnp.array(space.zero_order, jnp.int32)][:, None]
@@ -104,7 +104,8 @@ def _at(table: jax.Array, *index: jax.Array) -> jax.Array:
 def penalty(params: Any, space: Space, *, variant: str, rank: int = 1) -> jax.Array:
     r"""Return :math:`F^{**}(U)` of the mirror map that a learner uses; pure.
 
-    Half a sum of squares: :math:`\|w\|^2` of the weights on labels, and of the blocks
+    It is half a sum of squares: :math:`\|w\|^2` of the weights on labels, plus for the
+    blocks
 
     ===========  ==================================================================
     ``"sp"``     :math:`\sum_k\|U_k\|_F^2`
@@ -116,9 +117,9 @@ def penalty(params: Any, space: Space, *, variant: str, rank: int = 1) -> jax.Ar
 
     Args:
       params: U.
-      space: sizes.
-      variant: of the learner. Static.
-      rank: r of ``"block"``. Static.
+      space: Sizes of the feature space.
+      variant: Variant of the learner. Static.
+      rank: Rank r of ``"block"``. Static.
     """
     if variant == "sp":
         parts = _parts(params, space, "frobenius")
@@ -158,7 +159,7 @@ def _parts(params: Any, space: Space, norm: str) -> _Parts:
     total = (rows.zero**2).sum()
     if params.transitions is not None:
         total = total + (params.transitions**2).sum()
-    # The norms of sum_j alpha_j beta_j^T from the two small Gram matrices (r, r).
+    # Norms of sum_j alpha_j beta_j^T, from the two small Gram matrices (r, r).
     left = jnp.einsum("kis,kjs->kij", rows.left, rows.left)
     right = jnp.einsum("kis,kjs->kij", rows.right, rows.right)
     scale = jnp.abs(params.scale)

@@ -1,10 +1,10 @@
-r"""The certificate of a run on its own data: regret, what bounds it, and the spectrum.
+r"""Certificate of a run on its own data: its regret, the bound on it, and the spectrum.
 
 If the learner records its predictions, the trace is enough to compute the regret
 against any fixed model U. The bound (DR-B4) uses only numbers that the update computes
-in any case. :math:`F^*(\Theta_N)` is made exact at the end, by the singular values of
-the blocks that the run has touched. Sums are taken in double precision. Their terms,
-and the tolerance of `holds`, have the precision of the run.
+in any case. At the end, :math:`F^*(\Theta_N)` is computed exactly from the singular
+values of the blocks that the run has touched. Sums are taken in double precision. Their
+terms, and the tolerance of `holds`, have the precision of the run.
 """
 
 import functools
@@ -32,19 +32,19 @@ __all__ = [
 
 
 class Spectrum(NamedTuple):
-    """Singular values of the dual's blocks."""
+    """Summary of the singular values of the dual's blocks."""
 
-    num_blocks: int  # that are not zero
+    num_blocks: int  # blocks that are not zero
     participation: float  # (sum s_1^2)^2 / sum s_1^4: blocks in use, in effect
     sigma_1: float  # the largest of all
-    median_ratio: float  # of sigma_{r+1} / sigma_r over the blocks
+    median_ratio: float  # sigma_{r+1} / sigma_r, median over the blocks
     max_ratio: float
-    share_of_ties: float  # blocks with a ratio above 0.999
+    share_of_ties: float  # share of blocks with a ratio above 0.999
     global_ratio: float  # sigma_2 / sigma_1 of Theta as one matrix
 
 
 class Conjugate(NamedTuple):
-    """The exact value of the conjugate, and the spectrum that gave it."""
+    """Exact value of the conjugate, and the spectrum it was computed from."""
 
     value: float  # F*(Theta)
     spectrum: Spectrum | None  # None without first-order blocks
@@ -53,7 +53,7 @@ class Conjugate(NamedTuple):
 
 
 class RunCertificate(NamedTuple):
-    """What is certified of a run; sums over its rounds with a mistake."""
+    """What is certified of a run. Sums run over its rounds with a mistake."""
 
     num_rounds: int
     num_mistakes: int
@@ -66,9 +66,9 @@ class RunCertificate(NamedTuple):
     certificate: float  # (F**(U) + sum of B_t) / C  (DR-B4)
     slack: float  # certificate - regret
     holds: bool
-    linear_regret: float  # sum of <U - W, dPhi>: between the two
+    linear_regret: float  # sum of <U - W, dPhi>: between regret and certificate
     dual_objective: float  # C M - F*(Theta_N)  (BOL-N1)
-    best_step_size: float  # C* after the fact (DR-B8)
+    best_step_size: float  # C* in hindsight (DR-B8)
     best_dual_objective: float  # M^2 / 4f
     best_dual_bound: float  # F**(U) + C* times the comparator's loss: weak duality
     spectrum: Spectrum | None
@@ -78,7 +78,7 @@ def conjugate(state: bol.State | perceptron.State) -> Conjugate:
     r"""Return :math:`F^*(\Theta)` of a state, from exact singular values.
 
     The running `State.conjugate` of the variants ``"block"`` and ``"paper"`` comes from
-    a few power steps and is a lower bound. A certificate ends with this exact value.
+    a few power steps and is a lower bound. A certificate uses this exact value.
 
     Args:
       state: State of `online.bol` or `online.perceptron`. The variant and the rank are
@@ -102,14 +102,14 @@ def conjugate(state: bol.State | perceptron.State) -> Conjugate:
 
 
 def _singular_values(blocks: np.ndarray, is_row: np.ndarray) -> np.ndarray:
-    """Return (n, S) of the n blocks that are not zero, from their Gram matrices.
+    """Return the (n, S) singular values of the n blocks that are not zero.
 
-    Most blocks were touched at a few labels: they are grouped by their number of rows
-    that are not zero, and only those are read and decomposed.
+    They come from Gram matrices. Most blocks were touched at a few labels only. Blocks
+    are therefore grouped by their number of nonzero rows, and only those rows are read.
 
     Args:
       blocks: (K + 1, S, S + 1).
-      is_row: (K + 1, S), the rows that are not zero.
+      is_row: (K + 1, S) bool, True for rows that are not zero.
     """
     num_rows = is_row.sum(axis=1)
     values = np.zeros((int((num_rows > 0).sum()), blocks.shape[1]))
@@ -148,7 +148,7 @@ def _spectrum(values: np.ndarray, rank: int) -> Spectrum:
     )
 
 
-_POSITIONS = 8192  # to a call: one program serves runs of all lengths
+_POSITIONS = 8192  # per call, so that one program serves runs of all lengths
 _rows_in_use = jax.jit(lambda blocks: (blocks != 0).any(axis=2))
 _penalty = jax.jit(
     comparator.penalty, static_argnums=1, static_argnames=("variant", "rank")
@@ -156,7 +156,7 @@ _penalty = jax.jit(
 
 
 def _squares(table: jax.Array, num_columns: int | None = None) -> float:
-    """Return the sum of squares of the first columns: rows first, then in double."""
+    """Return the sum of squares of the first columns; rows are added up in double."""
     return float(np.asarray(_row_squares(table, num_columns), np.float64).sum())
 
 
@@ -179,18 +179,18 @@ def run_certificate(
     """Certify a whole run against a fixed model.
 
     Args:
-      traces: of each pass, with `predicted` recorded.
-      orders: of each pass, the sentence of each round (`loops.pass_order`).
-      corpus: that the run was on.
+      traces: Trace of each pass, with `predicted` recorded.
+      orders: Sentences of the rounds of each pass (`loops.pass_order`).
+      corpus: Sentences of the run.
       params: U.
-      ended: from `conjugate` of the last state.
+      ended: Value of `conjugate` for the last state.
       step_size: C.
-      is_best_multiple: take the multiple of U that makes the bound on the learner's
-        loss least: the best in hindsight along U.
+      is_best_multiple: Replace U by the multiple of U with the least bound on the
+        learner's loss, the best one in hindsight.
     """
     if any(trace.predicted is None for trace in traces):
         raise InputError(
-            "A certificate needs what the run predicted: build the learner with "
+            "A certificate needs the predictions of the run: build the learner with "
             "record=('predicted',)."
         )
     is_mistake = np.concatenate([trace.is_mistake for trace in traces])
@@ -252,10 +252,10 @@ def _margins_of(
     order: np.ndarray,
     predicted: np.ndarray,
 ) -> np.ndarray:
-    """Return the comparator's margins of some rounds: `comparator.margins`.
+    """Return the comparator's margins of some rounds, as `comparator.margins`.
 
-    The positions of all rounds at once, not round by round: a long run has many, and
-    each takes a few reads of U.
+    A long run has many rounds, each with a few reads of U. The positions of all rounds
+    are therefore handled together.
     """
     positions, owner = _differences(corpus, order, predicted)
     chunks = zip(*jax.tree.map(_chunks, positions), strict=True)
@@ -265,7 +265,7 @@ def _margins_of(
 
 
 def _chunks(part: np.ndarray) -> np.ndarray:
-    """Cut the first axis into runs of `_POSITIONS`, the last filled up with zeros."""
+    """Cut the first axis into runs of `_POSITIONS`; the last is padded with zeros."""
     room = -len(part) % _POSITIONS
     filled = np.pad(part, ((0, room), *((0, 0),) * (part.ndim - 1)))
     return filled.reshape(-1, _POSITIONS, *part.shape[1:])
@@ -276,7 +276,7 @@ def _differences(
 ) -> tuple[mistakes.Position, np.ndarray]:
     """Return the positions where label pairs differ, and the round of each.
 
-    The `ids` of a position are its token in the stream instead of its features.
+    The `ids` of a position hold its token in the stream, not its features.
     """
     starts = np.asarray(corpus.starts)[order][:, None]
     places = np.arange(corpus.window, dtype=np.int32)[None]
@@ -312,10 +312,10 @@ def _on_mistakes(parts: Sequence[Any], is_mistake: np.ndarray) -> np.ndarray:
 
 
 def best_multiple(margins: np.ndarray, penalty: float, step_size: float) -> float:
-    r"""Return the c that makes :math:`\sum_t[1 - cm_t]_+ + c^2F^{**}(U)/C` least.
+    r"""Return the c that minimises :math:`\sum_t[1 - cm_t]_+ + c^2F^{**}(U)/C`.
 
-    A convex function of c, piecewise quadratic: the sign of its slope between two
-    breaks :math:`1/m_t` decides.
+    The function is convex and piecewise quadratic in c, with breaks at :math:`1/m_t`.
+    Bisection finds where its slope changes sign.
 
     Args:
       margins: (num_mistakes,) :math:`m_t = \langle U, \Delta\Phi^t\rangle`.

@@ -1,17 +1,17 @@
 """Bi-symbols: an input symbol and its output symbol taken as one (SMM, section 3).
 
 The alphabet holds the pairs (letter, output) seen in training. Ids are in the order of
-the letters, so the candidates of a letter are consecutive ids: a range, not a list. Two
-more ids stand at the ends:
+the letters, so the candidates of a letter are a range of consecutive ids. Two more ids
+stand at the ends:
 
-* ``BOUNDARY`` (0) stands before a word, and after it where that is asked for, so that
-  words shorter than the order of the factors have a score too;
-* the last id, ``alphabet.unknown``, is the one candidate of a letter never seen in
-  training. No weight ever moves there, so it scores 0; its output is the one most
-  frequent in training.
+* ``BOUNDARY`` (0) stands before a word, and after it if the caller asks for that. So
+  words shorter than the order of the factors have a score too.
+* The last id, ``alphabet.unknown``, is the only candidate of a letter never seen in
+  training. Its weights never move, so it scores 0. Its output is the most frequent
+  output in training.
 
-A true pair that training did not show has no id (-1): whatever is predicted there is
-wrong, and counted as such.
+A true pair that never occurs in training has no id (-1). Every prediction there counts
+as wrong.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ __all__ = [
     "hamming_accuracy",
 ]
 
-#: Id of the bi-symbol before (and after) a word; also of its letter.
+#: Id of the bi-symbol before (and after) a word, and of the letter in it.
 BOUNDARY = 0
 
 
@@ -38,16 +38,16 @@ BOUNDARY = 0
 class Alphabet:
     """The bi-symbols of a training corpus.
 
-    Letters are numbered from 1; 0 is the boundary and ``len(letters) + 1`` any letter
-    that is not in `letters`. The candidates of letter x are the ids
+    Letters are numbered from 1. Letter 0 is the boundary, and ``len(letters) + 1`` is
+    any letter that is not in `letters`. The candidates of letter x are the ids
     ``first[x] .. first[x] + num_candidates[x] - 1``.
 
     Attributes:
       letters: (num_letters,) strings, sorted.
-      outputs: (num_symbols,) strings; empty for the boundary, the most frequent one
+      outputs: (num_symbols,) strings; empty for the boundary, the most frequent output
         for `unknown`.
-      letter_of: (num_symbols,) int32, the letter of each id.
-      first: (num_letters + 2,) int32.
+      letter_of: (num_symbols,) int32, letter of each id.
+      first: (num_letters + 2,) int32, first candidate of each letter.
       num_candidates: (num_letters + 2,) int32, at least 1.
     """
 
@@ -59,7 +59,7 @@ class Alphabet:
 
     @property
     def num_symbols(self) -> int:
-        """How many ids there are, boundary and `unknown` counted."""
+        """Number of ids, including the boundary and `unknown`."""
         return self.outputs.size
 
     @property
@@ -69,7 +69,7 @@ class Alphabet:
 
     @property
     def max_candidates(self) -> int:
-        """The most candidates a letter has."""
+        """Largest number of candidates of a letter."""
         return int(self.num_candidates.max())
 
 
@@ -78,12 +78,12 @@ class Words:
     """Words as ids, padded to one length.
 
     Attributes:
-      letters: (num_words, max_length) int32 as in `Alphabet`, 0 beyond the end.
-      candidates: (num_words, max_length, max_candidates) int32 ids, 0 where there is
-        none.
-      mask: the same shape, True where there is a candidate.
-      gold: (num_words, max_length) int32 ids of the true pairs; -1 where training did
-        not show the pair, where the label is not known, and beyond the end.
+      letters: (num_words, max_length) int32, numbered as in `Alphabet`; 0 beyond the
+        end of a word.
+      candidates: (num_words, max_length, max_candidates) int32 ids, padded with 0.
+      mask: (num_words, max_length, max_candidates) bool, True for a candidate.
+      gold: (num_words, max_length) int32 ids of the true pairs. The id is -1 if the
+        pair never occurs in training, if the label is unknown, and beyond the end.
       lengths: (num_words,) int32.
     """
 
@@ -95,12 +95,12 @@ class Words:
 
     @property
     def num_words(self) -> int:
-        """How many words there are."""
+        """Number of words."""
         return self.lengths.size
 
     @property
     def num_letters(self) -> int:
-        """How many letters all words have together."""
+        """Number of letters in all words."""
         return int(self.lengths.sum())
 
     @property
@@ -113,10 +113,10 @@ def alphabet_of(corpus: Corpus) -> Alphabet:
     """Collect the bi-symbols of a training corpus.
 
     Args:
-      corpus: with labels; its first column holds the letters.
+      corpus: Corpus with labels; its first column holds the letters.
 
     Raises:
-      InputError: if there are no labels or no letters.
+      InputError: If there are no labels or no letters.
     """
     if corpus.labels is None:
         raise InputError(
@@ -140,11 +140,11 @@ def alphabet_of(corpus: Corpus) -> Alphabet:
 
 
 def encode_words(alphabet: Alphabet, corpus: Corpus) -> Words:
-    """Turn a corpus into ids of an alphabet; labels may be missing.
+    """Turn a corpus into ids of an alphabet. Labels may be missing.
 
     Args:
-      alphabet: from `alphabet_of` on the training corpus.
-      corpus: training, development or test words.
+      alphabet: Alphabet of the training corpus, from `alphabet_of`.
+      corpus: Words for training, development or test.
     """
     lengths = corpus.lengths.astype(np.int32)
     inside = np.arange(lengths.max(initial=1))[None, :] < lengths[:, None]
@@ -167,12 +167,12 @@ def encode_words(alphabet: Alphabet, corpus: Corpus) -> Words:
 
 
 def hamming_accuracy(words: Words, predicted: np.ndarray) -> float:
-    """Return the share of letters whose predicted pair is the true one, in percent.
+    """Return the share of letters whose predicted pair is right, in percent.
 
     A letter whose true pair has no id counts as wrong.
 
     Args:
-      words: with their true pairs.
+      words: Words with their true pairs.
       predicted: (num_words, max_length) ids.
     """
     is_right = (np.asarray(predicted) == words.gold) & (words.gold >= 0)
@@ -180,7 +180,7 @@ def hamming_accuracy(words: Words, predicted: np.ndarray) -> float:
 
 
 def _ids(alphabet: Alphabet, codes: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Id of each pair (letter code, label); -1 where the alphabet has none."""
+    """Return the id of each pair (letter code, label), -1 if the alphabet has none."""
     known = slice(1, alphabet.unknown)
     outputs, of_symbol = np.unique(alphabet.outputs[known], return_inverse=True)
     keys = alphabet.letter_of[known].astype(np.int64) * outputs.size + of_symbol

@@ -1,7 +1,7 @@
 """Text as arrays of code points, and the class of a character.
 
-A column of single characters has dtype ``U1``: four bytes each, the code point itself,
-so a view as ``uint32`` costs nothing and serves as the integer code of the character.
+A column of single characters has dtype ``U1``: four bytes per character, its code
+point. A view as ``uint32`` costs nothing and gives the integer code of the character.
 """
 
 import unicodedata
@@ -19,7 +19,7 @@ __all__ = [
     "is_space",
 ]
 
-#: What `character_classes` returns, and what it means.
+#: Classes that `character_classes` returns, and their meaning.
 CHARACTER_CLASSES = {
     "D": "digit, full-width or half-width",
     "L": "Latin letter, full-width or half-width",
@@ -30,7 +30,7 @@ CHARACTER_CLASSES = {
 
 _NUMERALS = frozenset("〇○零一二三四五六七八九十百千万萬亿億兆两兩廿卅年月日时時分秒")
 
-# Where str.isspace holds: the highest such code point is the ideographic space U+3000.
+# `str.isspace` of each code point. The highest space is the ideographic space U+3000.
 _LAST_SPACE = 0x3000
 _SPACES = np.array([chr(code).isspace() for code in range(_LAST_SPACE + 2)])
 
@@ -39,10 +39,10 @@ def code_points(text: str) -> np.ndarray:
     """Return the code points of a text.
 
     Args:
-      text: any string.
+      text: Any string.
 
     Returns:
-      (len(text),) uint32.
+      (len(text),) uint32 code points.
     """
     return np.frombuffer(text.encode("utf-32-le"), "<u4").astype(np.uint32, copy=False)
 
@@ -54,7 +54,7 @@ def as_characters(codes: np.ndarray) -> np.ndarray:
       codes: (n,) uint32.
 
     Returns:
-      (n,) ``U1``.
+      (n,) ``U1`` characters.
     """
     return np.ascontiguousarray(codes, np.uint32).view(np.dtype("U1"))
 
@@ -66,7 +66,7 @@ def is_space(codes: np.ndarray) -> np.ndarray:
       codes: (n,) uint32.
 
     Returns:
-      (n,) bool.
+      (n,) bool, True for white space.
     """
     return _SPACES[np.minimum(codes, _LAST_SPACE + 1)]
 
@@ -75,7 +75,7 @@ def character_classes(characters: Sequence[str] | np.ndarray) -> np.ndarray:
     """Return the class of each character, one of `CHARACTER_CLASSES`.
 
     Full-width and half-width forms are treated the same. Each distinct character is
-    looked up once. Of a longer token the first character counts.
+    looked up once. If a token is longer, its first character counts.
 
     Args:
       characters: (n,) strings.
@@ -98,15 +98,15 @@ def character_classes(characters: Sequence[str] | np.ndarray) -> np.ndarray:
 def fold_width(characters: Sequence[str] | np.ndarray) -> np.ndarray:
     """Write full-width digits, letters and signs as their half-width forms.
 
-    U+FF01..U+FF5E become U+0021..U+007E; all else stays. The training file of PKU has
-    full-width digits and letters, its test file half-width ones: a model that takes
-    them for different characters has seen none of the test's digits.
+    U+FF01..U+FF5E become U+0021..U+007E; all other characters stay. The training file
+    of PKU has full-width digits and letters, and its test file half-width ones. Without
+    folding, a model would have seen none of the digits in the test file.
 
     Args:
       characters: (n,) single characters.
 
     Returns:
-      (n,) ``U1``.
+      (n,) ``U1`` folded characters.
     """
     given = np.ascontiguousarray(np.asarray(characters, dtype="U1"))
     if given.size == 0:
@@ -128,7 +128,7 @@ def character_columns(
 
 
 def _class_of(character: str) -> str:
-    """Class of one character."""
+    """Return the class of one character."""
     if unicodedata.east_asian_width(character) in ("F", "H"):
         character = unicodedata.normalize("NFKC", character)[0]
     category = unicodedata.category(character)

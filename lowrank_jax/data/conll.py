@@ -1,8 +1,8 @@
-"""Column files: one token a line, an empty line after each sentence.
+"""Column files: one token per line, an empty line after each sentence.
 
-Columns are separated by spaces or tabs (any run of them); other Unicode spaces, such as
-U+00A0 or U+3000, are part of a token. The last column is the label. This is the form of
-the CoNLL shared tasks, CRF++ and CRFsuite.
+Columns are separated by any run of spaces or tabs. Other Unicode spaces, such as U+00A0
+or U+3000, are part of a token. The last column is the label. This is the format of the
+CoNLL shared tasks, CRF++ and CRFsuite.
 """
 
 import os
@@ -27,15 +27,15 @@ def read_conll(path: str | os.PathLike[str], *, has_labels: bool = True) -> Corp
     """Read a column file.
 
     Args:
-      path: the file (plain, ``.gz``, ``.xz``), or ``-`` for standard input.
-      has_labels: whether the last column is the label.
+      path: File (plain, ``.gz``, ``.xz``), or ``-`` for standard input.
+      has_labels: True if the last column is the label.
 
     Returns:
       A corpus; its columns and labels have dtype ``object``.
 
     Raises:
-      InputError: if the file cannot be read, has no token, or has a line with another
-        number of columns than its first.
+      InputError: If the file cannot be read, has no token, or has a line whose number
+        of columns differs from the first line.
     """
     text, name = read_text(path), source_name(path)
     tokens, num_columns = _split(text)
@@ -76,13 +76,13 @@ def write_conll(
     """Write a corpus as a column file, an empty line after each sentence.
 
     Args:
-      stream: where to write.
-      corpus: its columns are written first, then its labels if it has them.
-      extra_columns: more columns of num_tokens values, such as predicted labels.
-      separator: what stands between two columns.
+      stream: Text stream to write to.
+      corpus: Corpus; its columns are written first, then its labels if it has any.
+      extra_columns: Further columns of num_tokens values, such as predicted labels.
+      separator: Text between two columns.
 
     Raises:
-      InputError: if a column has another length than the corpus.
+      InputError: If the length of a column differs from the corpus.
     """
     columns = [column.tolist() for column in corpus.columns]
     if corpus.labels is not None:
@@ -91,8 +91,8 @@ def write_conll(
         column = list(map(str, extra))
         if len(column) != corpus.num_tokens:
             raise InputError(
-                f"`extra_columns[{position}]` must have {corpus.num_tokens} values as "
-                f"{corpus.source} has tokens, got {len(column)}."
+                f"`extra_columns[{position}]` must have {corpus.num_tokens} values, "
+                f"one per token of {corpus.source}, got {len(column)}."
             )
         columns.append(column)
     lines = list(map(separator.join, zip(*columns, strict=True)))
@@ -105,10 +105,10 @@ def _split(text: str) -> tuple[list[str], np.ndarray]:
     """Split a text into tokens and count the tokens of each line.
 
     Args:
-      text: the whole file.
+      text: Content of the file.
 
     Returns:
-      ``(tokens, counts)``: all tokens in order, and (num_lines,) int64.
+      ``(tokens, counts)``: all tokens in order, and (num_lines,) int64 tokens per line.
     """
     codes = code_points(text)
     is_gap = (codes == 32) | ((codes >= 9) & (codes <= 13))  # _ASCII_SPACE

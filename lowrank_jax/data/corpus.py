@@ -15,19 +15,19 @@ __all__ = ["Corpus", "corpus_of", "encode", "split_fraction"]
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-    """Columns of strings over all tokens, and where the sentences begin.
+    """Columns of strings over all tokens, and the offsets of the sentences.
 
-    A column of words has dtype ``object`` (each a `str`): they are as they came from
-    splitting the text, and `encode` turns them into integers through a dictionary some
-    three times as fast as `numpy.unique` sorts them. A column of single characters
-    has dtype ``U1``, whose view as ``uint32`` already is an integer code.
+    A column of words has dtype ``object``; each word is a `str`, as splitting the text
+    gave it. `encode` turns it into integers through a dictionary, some three times as
+    fast as a sort by `numpy.unique`. A column of single characters has dtype ``U1``,
+    whose view as ``uint32`` already is an integer code.
 
     Attributes:
-      columns: one (num_tokens,) array of strings a column, ``object`` or ``U``.
-      labels: (num_tokens,) array of strings, or None where they are not known.
+      columns: One (num_tokens,) array of strings per column, ``object`` or ``U``.
+      labels: (num_tokens,) array of strings, or None if they are unknown.
       offsets: (num_sentences + 1,) int64; sentence i is ``offsets[i]:offsets[i+1]``.
-      source: name of the file, for messages.
-      num_skipped: entries of the file that the reader had to leave out.
+      source: Name of the file, for messages.
+      num_skipped: Number of entries of the file that the reader left out.
     """
 
     columns: tuple[np.ndarray, ...]
@@ -53,30 +53,30 @@ class Corpus:
 
     @property
     def num_tokens(self) -> int:
-        """How many tokens there are in all sentences."""
+        """Number of tokens in all sentences."""
         return int(self.offsets[-1])
 
     @property
     def num_sentences(self) -> int:
-        """How many sentences there are."""
+        """Number of sentences."""
         return self.offsets.size - 1
 
     @property
     def lengths(self) -> np.ndarray:
-        """(num_sentences,) int64, the tokens of each sentence."""
+        """(num_sentences,) int64, number of tokens of each sentence."""
         return np.diff(self.offsets)
 
     def take(self, indices: Sequence[int] | np.ndarray) -> "Corpus":
-        """Return the sentences of these indices, in this order.
+        """Return the sentences with these indices, in this order.
 
         Args:
           indices: (n,) integers in ``0..num_sentences-1``; may repeat.
 
         Returns:
-          A corpus of n sentences; `num_skipped` is that of this corpus.
+          A corpus of n sentences. Its `num_skipped` is copied from this corpus.
 
         Raises:
-          InputError: if an index lies outside the corpus.
+          InputError: If an index lies outside the corpus.
         """
         chosen = np.asarray(indices, np.int64)
         if chosen.size and not (
@@ -137,18 +137,19 @@ def corpus_of(
 def split_fraction(corpus: Corpus, fraction: float, seed: int) -> Corpus:
     """Take a random share of the sentences, in the order of the corpus.
 
-    With one seed a smaller share is part of a larger one, as a learning curve wants.
+    With the same seed, a smaller share is part of a larger one, as a learning curve
+    needs.
 
     Args:
-      corpus: where to take from.
-      fraction: share of the sentences, above 0 and up to 1; at least one is taken.
-      seed: of NumPy's default generator.
+      corpus: Corpus to take sentences from.
+      fraction: Share of the sentences, above 0 and up to 1; at least one is taken.
+      seed: Seed of NumPy's default generator.
 
     Returns:
       A corpus of ``round(fraction * num_sentences)`` sentences.
 
     Raises:
-      InputError: if the fraction is not in range.
+      InputError: If the fraction is not in range.
     """
     if not 0 < fraction <= 1:
         raise InputError(

@@ -1,7 +1,7 @@
-"""Text files as they come: plain, ``.gz`` or ``.xz``, with or without a BOM.
+"""Text files: plain, ``.gz`` or ``.xz``, with or without a byte order mark.
 
-A file is read whole, so whatever is wrong with it is said at once, with the line, and
-before any work is done. The name ``-`` stands for standard input.
+A file is read whole, so an error is reported with its line before any work is done. The
+name ``-`` stands for standard input.
 """
 
 import gzip
@@ -22,7 +22,7 @@ _BROKEN = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
 
 
 def source_name(path: str | os.PathLike[str]) -> str:
-    """Name a file as messages do; ``-`` is standard input."""
+    """Return the name of a file for messages; ``-`` is standard input."""
     return "standard input" if os.fspath(path) == "-" else os.fspath(path)
 
 
@@ -30,13 +30,13 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     """Read a file and unpack it if its name ends in ``.gz`` or ``.xz``.
 
     Args:
-      path: the file, or ``-`` for standard input (not unpacked).
+      path: File, or ``-`` for standard input (not unpacked).
 
     Returns:
       The unpacked content.
 
     Raises:
-      InputError: if the file is missing, a folder, not readable or a broken archive.
+      InputError: If the file is missing, a folder, not readable or a broken archive.
     """
     name = source_name(path)
     if name == "standard input":
@@ -48,7 +48,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         raise InputError(f"{name} does not exist; check the path.") from None
     except IsADirectoryError:
         raise InputError(f"{name} is a folder; name a file in it.") from None
-    except _BROKEN as error:  # before OSError: gzip.BadGzipFile is one
+    except _BROKEN as error:  # before OSError, the base class of gzip.BadGzipFile
         line = _last_readable_line(path)
         raise InputError(
             f"{name} is a truncated or damaged archive ({error}), readable up to line "
@@ -65,15 +65,15 @@ def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
     r"""Read a text file whole, without its byte order mark.
 
     Args:
-      path: the file (plain, ``.gz``, ``.xz``), or ``-`` for standard input.
-      encoding: how its bytes are to be read.
+      path: File (plain, ``.gz``, ``.xz``), or ``-`` for standard input.
+      encoding: Encoding of the bytes.
 
     Returns:
       The text; line ends are left as they are (``\n`` or ``\r\n``).
 
     Raises:
-      InputError: as `read_bytes`, and if a byte is not valid in that encoding or is
-        zero, with the line of the first such byte.
+      InputError: As `read_bytes`. Also if a byte is zero or not valid in the encoding;
+        the message names the line of the first such byte.
     """
     content = read_bytes(path)
     name = source_name(path)
@@ -101,15 +101,15 @@ def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
 
 
 def open_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> IO[str]:
-    """Open a text file for reading line by line; arguments as `read_text`.
+    """Open a text file for reading line by line. Arguments as for `read_text`.
 
-    The whole file has been read and checked when this returns.
+    When this returns, the whole file has been read and checked.
     """
     return io.StringIO(read_text(path, encoding), newline=None)
 
 
 def _open_binary(path: str | os.PathLike[str]) -> IO[bytes]:
-    """Open a file for reading bytes, unpacking by its suffix."""
+    """Open a file for reading bytes, unpacked according to its suffix."""
     opener = _OPENERS.get(pathlib.Path(path).suffix.lower(), open)
     return opener(path, "rb")  # type: ignore[operator]
 

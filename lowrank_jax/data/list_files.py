@@ -1,9 +1,10 @@
-r"""Read candidate lists: JSON lines (written too), the ranking format of SVMlight.
+r"""Read candidate lists, from JSON lines or the ranking format of SVMlight.
 
-JSON lines: one list a line, ``{"candidates": [{"features": {"name": 1.0, ...},
-"quality": 0.93}, ...]}``; a `Vocabulary` of names is kept with the model. SVMlight: one
-candidate a line, ``quality qid:3 17:0.5 29:1``, the lines of a list following each
-other. Files may be plain, ``.gz`` or ``.xz``.
+JSON lines have one list per line, ``{"candidates": [{"features": {"name": 1.0, ...},
+"quality": 0.93}, ...]}``. The model keeps a `Vocabulary` of the names. Lists can also
+be written in this format. SVMlight files have one candidate per line, ``quality qid:3
+17:0.5 29:1``, and the lines of a list are adjacent. Files may be plain, ``.gz`` or
+``.xz``.
 """
 
 import array
@@ -27,7 +28,7 @@ from lowrank_jax.data.lists import Lists
 
 __all__ = ["read_json_lists", "read_svmlight_lists", "write_json_lists"]
 
-_MOST = 2**30  # features: a tensor of any order holds so many in int32 cells
+_MOST = 2**30  # features: a tensor of any order can hold this many in int32 cells
 _LARGEST = 1e38  # values: their differences stay finite in float32
 _PACKERS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
@@ -44,17 +45,17 @@ def read_json_lists(
     """Read lists from JSON lines.
 
     Args:
-      path: the file, or ``-`` for standard input.
-      names: the names of the features and their ids 0, 1, 2 and so on, as an earlier
-        call returned them; other names become id V, which scores 0. None collects the
+      path: File, or ``-`` for standard input.
+      names: Names of the features and their ids 0, 1, 2 and so on, as an earlier
+        call returned them. Other names become id V, which scores 0. None collects the
         names of this file, in order of appearance.
-      training: whether every candidate must have a quality; else it may be left out.
+      training: True if every candidate must have a quality; else it may be left out.
 
     Returns:
       ``(lists, names)``.
 
     Raises:
-      InputError: with file and line, where a line is not such a list.
+      InputError: If a line is not such a list. The message names file and line.
     """
     source = source_name(path)
     known = {} if names is None else names
@@ -99,17 +100,16 @@ def read_svmlight_lists(
 ) -> Lists:
     """Read lists from the ranking format of SVMlight.
 
-    Ids are taken as they are; where they begin at 1, id 0 is a feature that no
-    candidate has. What follows ``#`` is a comment. A quality that is not known is
-    ``nan``.
+    Ids are taken as they are. If they begin at 1, id 0 is a feature that no candidate
+    has. Text after ``#`` is a comment. An unknown quality is written as ``nan``.
 
     Args:
-      path: the file, or ``-`` for standard input.
-      num_features: V, more than every id; None takes the largest id plus 1.
-      training: whether every candidate must have a quality.
+      path: File, or ``-`` for standard input.
+      num_features: V, above every id; None takes the largest id plus 1.
+      training: True if every candidate must have a quality.
 
     Raises:
-      InputError: with file and line, where a line is not such a candidate.
+      InputError: If a line is not such a candidate. The message names file and line.
     """
     if num_features is not None:
         checks.whole(num_features=num_features)
@@ -180,18 +180,18 @@ def read_svmlight_lists(
 def write_json_lists(
     path: str | os.PathLike[str], lists: Lists, names: Mapping[str, int]
 ) -> None:
-    """Write lists as JSON lines, from which `read_json_lists` makes them again.
+    """Write lists as JSON lines, in the format of `read_json_lists`.
 
-    Entries of id V are left out, and so is a quality that is not known. Values are
-    float32, written so that the same bits come back.
+    Entries of id V and unknown qualities are left out. Values are float32, written so
+    that the same bits are read back.
 
     Args:
-      path: the file; ``.gz`` and ``.xz`` are packed.
-      lists: no feature twice in a candidate.
-      names: the name of each id.
+      path: File to write; ``.gz`` and ``.xz`` are packed.
+      lists: Lists in which no candidate has a feature twice.
+      names: Map from the name of each feature to its id.
 
     Raises:
-      InputError: if an id has no name, or a candidate has a feature twice.
+      InputError: If an id has no name, or a candidate has a feature twice.
     """
     texts = {index: name for name, index in names.items()}
     of_candidates = np.asarray(lists.candidate_offsets).tolist()
@@ -230,12 +230,12 @@ def write_json_lists(
 
 
 def _short(value: np.float32) -> float:
-    """Return the double with the fewest digits that is this float32."""
+    """Return the double with the fewest digits that rounds to this float32."""
     return float(str(value))
 
 
 def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
-    """Lines that are not blank, and their numbers from 1."""
+    """Yield the lines that are not blank, and their numbers from 1."""
     with open_text(path) as stream:
         for number, line in enumerate(stream, start=1):
             if line.strip():
@@ -243,11 +243,11 @@ def _lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, str]]:
 
 
 class _Repeated(ValueError):
-    """An object of JSON has a name twice; the argument is the name."""
+    """A JSON object has a name twice; the argument is the name."""
 
 
 def _content(place: str, line: str) -> Any:
-    """Read one line of JSON; raise `InputError` that names the place."""
+    """Return the content of one line of JSON; raise `InputError` with the place."""
     try:
         return json.loads(line, object_pairs_hook=_object)
     except _Repeated as error:
@@ -259,9 +259,9 @@ def _content(place: str, line: str) -> Any:
         why = error.msg
     except RecursionError:
         why = "brackets within brackets without end"
-    except ValueError:  # what Python says of an integer of thousands of digits
+    except ValueError:  # raised by Python for an integer of thousands of digits
         why = "a number of too many digits"
-    raise InputError(f"{place} is not JSON ({why}); write one list a line.")
+    raise InputError(f"{place} is not JSON ({why}); write one list per line.")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -273,7 +273,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _shown(number: Any) -> str:
-    """Return a number or its text for a message, shortened if it is long."""
+    """Return a number, or its text, shortened for a message."""
     return reprlib.repr(number).strip("'")
 
 

@@ -1,8 +1,8 @@
 """Candidate lists to rerank, as flat arrays on the host.
 
-A list holds the candidates of one input (the 50 best parses of a sentence), each with
-sparse features and a quality in 0..1. A corpus of lists is flat, as a sparse matrix in
-CSR form: candidates own runs of entries, lists own runs of candidates.
+A list holds the candidates of one input, such as the 50 best parses of a sentence. Each
+candidate has sparse features and a quality in 0..1. A corpus of lists is flat, like a
+sparse matrix in CSR form. A candidate is a run of entries, a list a run of candidates.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 _MOST_CELLS = 2**31 - 1  # cells are int32
-#: Number of lists that are sorted at a time, which bounds the memory.
+#: Number of lists that are sorted at a time. It bounds the memory.
 LISTS_AT_ONCE = 64
 
 
@@ -33,14 +33,14 @@ class Lists:
     """A corpus of candidate lists: flat arrays over all entries.
 
     Attributes:
-      feature_ids: (num_entries,) int32, in 0..V; V is "not a feature": it scores 0.
+      feature_ids: (num_entries,) int32, in 0..V; V means "not a feature" and scores 0.
       values: (num_entries,) float32.
       candidate_offsets: (num_candidates + 1,) int32; the entries of candidate c are
         ``candidate_offsets[c]:candidate_offsets[c + 1]``.
       list_offsets: (num_lists + 1,) int32; the candidates of list i are
-        ``list_offsets[i]:list_offsets[i + 1]``, best of the base system first.
-      quality: (num_candidates,) float32 in 0..1; NaN where it is not known.
-      num_features: V, static.
+        ``list_offsets[i]:list_offsets[i + 1]``, the base system's best first.
+      quality: (num_candidates,) float32 in 0..1; NaN if it is unknown.
+      num_features: V. Static.
     """
 
     feature_ids: np.ndarray
@@ -52,22 +52,22 @@ class Lists:
 
     @property
     def num_lists(self) -> int:
-        """How many lists there are."""
+        """Number of lists."""
         return int(self.list_offsets.shape[0]) - 1
 
     @property
     def num_candidates(self) -> int:
-        """How many candidates there are in all lists."""
+        """Number of candidates in all lists."""
         return int(self.candidate_offsets.shape[0]) - 1
 
     @property
     def num_entries(self) -> int:
-        """How many (feature, value) pairs there are in all candidates."""
+        """Number of (feature, value) pairs in all candidates."""
         return int(self.feature_ids.shape[0])
 
 
 def oracle(lists: Lists) -> np.ndarray:
-    """Return the best candidate of each list, counted from its first; first of ties.
+    """Return the index of the best candidate in each list; the first if several tie.
 
     Returns:
       (num_lists,) int32; -1 for a list without candidates or without known quality.
@@ -86,7 +86,7 @@ def oracle(lists: Lists) -> np.ndarray:
 
 
 def take(lists: Lists, indices: Sequence[int] | np.ndarray) -> Lists:
-    """Return some of the lists, in the order given (to split or subsample a corpus)."""
+    """Return the lists with these indices, in this order."""
     chosen = np.asarray(indices, np.int64)
     of_lists = np.asarray(lists.list_offsets, np.int64)
     candidate, list_offsets = _runs(of_lists, chosen)
@@ -104,13 +104,13 @@ def take(lists: Lists, indices: Sequence[int] | np.ndarray) -> Lists:
 def remap(lists: Lists, place: np.ndarray, num_cells: int) -> Lists:
     """Give each feature its cell in a tensor (see `features.mapping`).
 
-    A learner of tensors takes lists whose "features" are the cells; so a mapping costs
-    one gather a corpus on the host, and none a round.
+    A tensor learner takes lists whose "features" are cells. A mapping therefore costs
+    one gather per corpus, on the host, and nothing per round.
 
     Args:
-      lists: with features 0..V-1; id V becomes `num_cells`.
+      lists: Lists with features 0..V-1; id V becomes `num_cells`.
       place: (V,) int32, distinct cells in 0..num_cells-1.
-      num_cells: product of the mode sizes, the new `num_features`.
+      num_cells: Product of the mode sizes, the new `num_features`.
     """
     place = np.asarray(place)
     checks.whole(num_cells=num_cells)
@@ -140,14 +140,15 @@ def remap(lists: Lists, place: np.ndarray, num_cells: int) -> Lists:
 
 
 def drop_shared(lists: Lists) -> Lists:
-    r"""Take off from each list what most of its candidates share.
+    r"""Subtract from each list what most of its candidates share.
 
-    The commonest value of each feature in a list, zero included, is subtracted from
-    all its candidates, and entries that become zero go. Every score of the list moves
-    by the same amount, and each difference :math:`\phi(y) - \phi(z)` stays as it is:
-    rankings and updates do not change, of linear models or of tensor models (exactly
-    for counts, to rounding for other values). Lists become several times shorter.
-    Entries of id V go; a feature that a candidate has twice is summed up.
+    The commonest value of each feature in a list, zero included, is subtracted from all
+    candidates of the list. Entries that become zero are dropped. Every score of the
+    list moves by the same amount, and each difference :math:`\phi(y) - \phi(z)` stays
+    the same. Rankings and updates of linear and tensor models do not change, exactly
+    for counts and up to rounding for other values. Lists become several times shorter.
+    Entries of id V are dropped. If a candidate has a feature twice, its values are
+    summed.
     """
     parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     of_lists = np.asarray(lists.list_offsets, np.int64)
@@ -176,7 +177,7 @@ def drop_shared(lists: Lists) -> Lists:
 
 
 def _runs(offsets: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the chosen runs end to end, and the offsets of the new runs."""
+    """Return the positions of the chosen runs end to end, and the new offsets."""
     lengths = np.diff(offsets)[chosen]
     ends = np.concatenate([[0], np.cumsum(lengths)])
     shift = np.repeat(offsets[:-1][chosen] - ends[:-1], lengths)
@@ -191,18 +192,18 @@ def _subtract_commonest(
     Args:
       bounds: (n + 1,) candidates where the lists begin and end.
       owner: (num_entries,) candidate of each entry.
-      ids: (num_entries,) feature.
-      values: (num_entries,).
+      ids: (num_entries,) feature of each entry.
+      values: (num_entries,) value of each entry.
 
     Returns:
-      ``(owner, ids, values)`` of what is left, by candidate and feature.
+      ``(owner, ids, values)`` of the entries left, sorted by candidate and feature.
     """
     if ids.size == 0:
         return owner, ids, values
-    many = int(ids.max()) + 1  # one integer to sort by is faster than two
+    many = int(ids.max()) + 1  # sorting by one integer is faster than by two
     order = np.argsort(owner * many + ids, kind="stable")
     owner, ids, values = owner[order], ids[order], values[order]
-    at = run_starts(owner, ids)  # sum up what a candidate has twice
+    at = run_starts(owner, ids)  # sum the values that a candidate has for one feature
     owner, ids, values = owner[at], ids[at], np.add.reduceat(values, at)
 
     which = np.searchsorted(bounds, owner, side="right") - 1  # list of each entry
@@ -217,11 +218,11 @@ def _subtract_commonest(
     num_candidates = np.diff(bounds)[which[group]]
     is_largest = run_size == largest[group_of_run]
     commonest = np.zeros(group.size, values.dtype)
-    # The last run of the largest size wins; a fixed choice is all that matters.
+    # The last run of the largest size wins. Any fixed choice would do.
     commonest[group_of_run[is_largest]] = values[run[is_largest]]
     commonest[largest <= num_candidates - size] = 0  # most do not have the feature
 
-    # Candidates without a feature that most have get minus its commonest value.
+    # If most candidates have a feature, the others get minus its commonest value.
     missing = np.where(commonest != 0, num_candidates, 0)
     begin = np.cumsum(missing) - missing
     lacks = np.ones(int(missing.sum()), bool)
@@ -241,7 +242,7 @@ def _subtract_commonest(
 
 
 def run_starts(*columns: np.ndarray) -> np.ndarray:
-    """Return where each run of equal rows begins, for rows sorted by these columns."""
+    """Return the start of each run of equal rows, for rows sorted by these columns."""
     changes = np.zeros(columns[0].size, bool)
     changes[:1] = True
     for column in columns:

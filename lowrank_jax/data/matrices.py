@@ -20,8 +20,8 @@ class Matrices(NamedTuple):
 
     Attributes:
       x: (n, s, t) float32.
-      y: (n,) labels as they are in the file, or None.
-      names: the names of the s rows (channels), or () where they are not given.
+      y: (n,) labels as in the file, or None.
+      names: Names of the s rows (channels), or () if they are not given.
     """
 
     x: np.ndarray
@@ -38,30 +38,31 @@ def read_matrices(
 ) -> Matrices:
     """Read matrices from an npz file.
 
-    Without `x` the keys are looked for in this order: ``x`` and ``y``; ``x_train`` and
-    ``y_train`` (or ``_test``, by `split`); ``images`` and ``labels``. Labels may be
-    missing. An array ``scale`` multiplies x, ``channels`` or ``names`` names its rows.
+    If `x` is not given, the keys are looked for in this order: ``x`` and ``y``;
+    ``x_train`` and ``y_train`` (or ``_test``, by `split`); ``images`` and ``labels``.
+    Labels may be missing. An array ``scale`` multiplies x. An array ``channels`` or
+    ``names`` names the rows of x.
 
     Args:
-      path: the npz file.
-      x: key of the matrices.
-      y: key of the labels; needs `x`.
-      split: ``"train"`` or ``"test"``, for a file that holds both; None means the
-        training part there.
+      path: npz file.
+      x: Key of the matrices.
+      y: Key of the labels; needs `x`.
+      split: ``"train"`` or ``"test"``, for a file that holds both. None means the
+        training part.
 
     Returns:
-      The matrices.
+      The matrices and their labels.
 
     Raises:
-      InputError: if the file is no npz file, a key is missing, the split asked for is
-        not in the file, x has not three dimensions or is not numeric or not finite,
-        or x and y differ in length.
+      InputError: If the file is not an npz file, or a key or the `split` is missing.
+        Also if x does not have three dimensions, is not numeric or not finite, or if x
+        and y differ in length.
     """
     name = os.fspath(path)
     if split is not None:
         checks.choice(_SPLITS, split=split)
     if y is not None and x is None:
-        raise InputError(f"`x` must be given where `y` is, got only y={y!r}.")
+        raise InputError(f"`x` must be given if `y` is given, got only y={y!r}.")
     arrays = _load(name)
     x, y = _choose_keys(arrays, name, x, y, split)
     values = _matrices(arrays[x], f"`{x}` of {name}", arrays.get("scale"))
@@ -71,15 +72,15 @@ def read_matrices(
     names = arrays.get("channels", arrays.get("names"))
     if names is not None and names.shape != (values.shape[1],):
         raise InputError(
-            f"the row names of {name} must be {values.shape[1]} as `{x}` has rows, got "
-            f"shape {names.shape}."
+            f"the row names of {name} must be {values.shape[1]} strings, one per row "
+            f"of `{x}`, got shape {names.shape}."
         )
     row_names = () if names is None else tuple(map(str, names.tolist()))
     return Matrices(values, labels, row_names)
 
 
 def _load(name: str) -> dict[str, np.ndarray]:
-    """Read all arrays of an npz file."""
+    """Return all arrays of an npz file."""
     try:
         with open(name, "rb") as stream:
             content = np.load(stream, allow_pickle=False)
@@ -110,7 +111,7 @@ def _choose_keys(
     y: str | None,
     split: str | None,
 ) -> tuple[str, str | None]:
-    """Find the keys of matrices and labels."""
+    """Return the keys of matrices and labels."""
     present = ", ".join(sorted(arrays)) or "none"
     if x is not None:
         for key in (x, y):
@@ -160,10 +161,10 @@ def _matrices(array: np.ndarray, what: str, scale: np.ndarray | None) -> np.ndar
 
 
 def _check_labels(labels: np.ndarray, what: str, num_matrices: int, x: str) -> None:
-    """Check the labels' shape and that none is missing."""
+    """Check the shape of the labels and that none is missing."""
     if labels.shape != (num_matrices,):
         raise InputError(
-            f"{what} must have shape ({num_matrices},), one label a matrix of `{x}`, "
+            f"{what} must have shape ({num_matrices},), one label per matrix of `{x}`, "
             f"got {labels.shape}."
         )
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():

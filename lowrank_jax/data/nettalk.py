@@ -1,13 +1,14 @@
 """NETtalk: English words, letter by letter, with phonemes and stress.
 
-After a header that ends in a line of dashes, each line has four fields separated by
-tabs: letters, phonemes, stress, and a mark for irregular and foreign words. Letters,
-phonemes and stress are aligned one to one (SMM-E1 predicts the phonemes); ``-`` is the
-silent phoneme. One word is one sentence.
+A header ends in a line of dashes. Each line after it has four fields separated by tabs:
+letters, phonemes, stress, and a mark for irregular and foreign words. Letters, phonemes
+and stress are aligned one to one (SMM-E1 predicts the phonemes). The symbol ``-`` is
+the silent phoneme. One word is one sentence.
 
-An entry whose letters and asked-for symbols differ in number cannot be aligned: it is
+If an entry has more or fewer output symbols than letters, it cannot be aligned. It is
 left out and counted in `Corpus.num_skipped`. The released file has one such entry,
-*gunpowder*, which lacks its stress: 20,008 words have phonemes, 20,007 also stress.
+*gunpowder*, which lacks its stress. So 20,008 words have phonemes, and 20,007 of them
+stress too.
 """
 
 import os
@@ -23,24 +24,24 @@ from lowrank_jax.data.files import read_text, source_name
 __all__ = ["read_nettalk"]
 
 _OUTPUTS = ("phoneme", "stress", "both")
-_LEAST_DASHES = 10  # a shorter run could be a word's phonemes
-_LARGEST_SKIPPED_SHARE = 0.01  # more than this is another format, not a slip
+_LEAST_DASHES = 10  # a shorter run could be the phonemes of a word
+_LARGEST_SKIPPED_SHARE = 0.01  # a larger share means another format
 
 
 def read_nettalk(path: str | os.PathLike[str], *, output: str = "phoneme") -> Corpus:
     """Read the NETtalk corpus.
 
     Args:
-      path: the file (plain, ``.gz``, ``.xz``), or ``-`` for standard input.
-      output: what the labels are: ``"phoneme"`` (as SMM-E1), ``"stress"``, or
-        ``"both"``: phoneme and stress as one label of two symbols, such as ``a1``.
+      path: File (plain, ``.gz``, ``.xz``), or ``-`` for standard input.
+      output: Symbols to use as labels: ``"phoneme"`` (as SMM-E1), ``"stress"``, or
+        ``"both"``, which joins phoneme and stress to one label such as ``a1``.
 
     Returns:
       A corpus with the letters as its only column (``U1``) and labels ``U1`` (``U2``
-      for both); `num_skipped` counts the entries that are not aligned.
+      for both). `num_skipped` counts the entries that are not aligned.
 
     Raises:
-      InputError: if the file cannot be read, a line has too few fields, or more than
+      InputError: If the file cannot be read, a line has too few fields, or more than
         one entry in a hundred is not aligned.
     """
     checks.choice(_OUTPUTS, output=output)
@@ -92,11 +93,11 @@ def read_nettalk(path: str | os.PathLike[str], *, output: str = "phoneme") -> Co
 
 
 def _is_rule(line: str) -> bool:
-    """Whether a line consists of dashes only."""
+    """Return True if a line consists of dashes only."""
     stripped = line.strip()
     return len(stripped) >= _LEAST_DASHES and not stripped.strip("-")
 
 
 def _symbols(strings: list[str]) -> np.ndarray:
-    """All characters of all strings, (num_tokens,) ``U1``."""
+    """Return all characters of all strings, (num_tokens,) ``U1``."""
     return as_characters(code_points("".join(strings)))

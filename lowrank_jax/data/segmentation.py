@@ -1,9 +1,9 @@
-"""Word segmentation: words separated by spaces, one sentence a line.
+"""Word segmentation: words separated by spaces, one sentence per line.
 
-The tokens are the characters; the labels say where in its word a character stands
-(BOL-E1): ``B`` first, ``I`` inside, ``E`` last, ``S`` the only one. A run of any white
-space (one space, two spaces, U+3000) separates two words, so the four corpora of
-SIGHAN 2005 are read alike; lines without a word are skipped.
+The tokens are the characters. The label of a character is its place in its word
+(BOL-E1): ``B`` first, ``I`` inside, ``E`` last, ``S`` the only one. Any run of white
+space (one space, two spaces, U+3000) separates two words. So the four corpora of SIGHAN
+2005 are all read in the same way. Lines without a word are skipped.
 """
 
 import os
@@ -28,7 +28,7 @@ __all__ = [
     "words_from_labels",
 ]
 
-_LABELS = np.array(["I", "B", "E", "S"])  # by `_place_in_word`
+_LABELS = np.array(["I", "B", "E", "S"])  # indexed by `_place_in_word`
 _NEWLINE, _SLASH = ord("\n"), ord("/")
 
 
@@ -38,19 +38,19 @@ def read_segmentation(
     """Read segmented text.
 
     Args:
-      path: the file (plain, ``.gz``, ``.xz``), or ``-`` for standard input.
-      tagged: whether each word is ``word/TAG`` (the form of the PFR corpus); the word
-        is the part before the last slash. None: true if more than half of the words
-        have a slash after their first character.
-      classes: whether to append the columns of `character_columns`.
+      path: File (plain, ``.gz``, ``.xz``), or ``-`` for standard input.
+      tagged: True if each word is ``word/TAG`` (the format of the PFR corpus); the word
+        ends before the last slash. None means True if more than half of the words have
+        a slash after their first character.
+      classes: True to append the columns of `character_columns`.
 
     Returns:
-      A corpus of characters (column 0), their classes and their half-width forms
-      (columns 1 and 2, if asked for) and labels B, I, E, S; all of dtype ``U1``.
+      A corpus with labels B, I, E, S. Column 0 holds the characters. With `classes`,
+      columns 1 and 2 hold their classes and half-width forms. All have dtype ``U1``.
 
     Raises:
-      InputError: if the file cannot be read, has no word, or has a word without a tag
-        or a tag without a word where tags are expected.
+      InputError: If the file cannot be read or has no word. With tags, also if a word
+        has no tag or a tag no word.
     """
     text, name = read_text(path), source_name(path)
     codes = code_points(text)
@@ -63,19 +63,19 @@ def read_segmentation(
 
 
 def read_raw_text(path: str | os.PathLike[str], *, classes: bool = True) -> Corpus:
-    """Read text that is not segmented, one sentence a line.
+    """Read text that is not segmented, one sentence per line.
 
-    White space is dropped, as it is no part of a word; so are lines with nothing else.
+    White space is dropped, because it is not part of a word. Blank lines are dropped.
 
     Args:
-      path: the file (plain, ``.gz``, ``.xz``), or ``-`` for standard input.
-      classes: whether to append the columns of `character_columns`.
+      path: File (plain, ``.gz``, ``.xz``), or ``-`` for standard input.
+      classes: True to append the columns of `character_columns`.
 
     Returns:
-      A corpus like that of `read_segmentation`, without labels.
+      A corpus as from `read_segmentation`, without labels.
 
     Raises:
-      InputError: if the file cannot be read or is empty.
+      InputError: If the file cannot be read or is empty.
     """
     text, name = read_text(path), source_name(path)
     codes = code_points(text)
@@ -89,9 +89,9 @@ def words_from_labels(
 ) -> list[list[str]]:
     """Join characters to words.
 
-    A word ends at E or S, before B or S, and with its sentence: every sequence of
-    labels, also an impossible one, has exactly one reading, and no character is lost.
-    Any other label counts as I.
+    A word ends at E or S, before B or S, and at the end of its sentence. Any other
+    label counts as I. So every sequence of labels, even an impossible one, has exactly
+    one reading, and no character is lost.
 
     Args:
       characters: (num_tokens,) strings.
@@ -127,10 +127,10 @@ def labels_from_words(
     """Split words into characters; the inverse of `words_from_labels`.
 
     Args:
-      sentences: the words of each sentence; no word may be empty.
+      sentences: Words of each sentence; no word may be empty.
 
     Returns:
-      ``(characters, labels, offsets)``: (num_tokens,) ``U1`` each and
+      ``(characters, labels, offsets)``: (num_tokens,) ``U1`` for the first two and
       (num_sentences + 1,) int64.
     """
     words = [word for sentence in sentences for word in sentence]
@@ -150,7 +150,7 @@ def labels_from_words(
 
 
 def _join(characters: Iterable[str] | np.ndarray) -> tuple[str, np.ndarray]:
-    """Join strings; also return where each begins, and the end: (n + 1,) int64."""
+    """Return the joined strings, and the (n + 1,) int64 starts and end of them."""
     if isinstance(characters, np.ndarray) and characters.dtype == np.dtype("U1"):
         codes = np.ascontiguousarray(characters).view(np.uint32).astype("<u4")
         return codes.tobytes().decode("utf-32-le"), np.arange(characters.size + 1)
@@ -160,7 +160,7 @@ def _join(characters: Iterable[str] | np.ndarray) -> tuple[str, np.ndarray]:
 
 
 def _place_in_word(is_first: np.ndarray, is_last: np.ndarray) -> np.ndarray:
-    """Index into `_LABELS`, uint8."""
+    """Return the index into `_LABELS` of each character, uint8."""
     return is_first.astype(np.uint8) + 2 * is_last.astype(np.uint8)
 
 
@@ -173,7 +173,7 @@ def _edges(is_gap: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _looks_tagged(codes: np.ndarray, is_gap: np.ndarray) -> bool:
-    """Whether more than half of the words have a slash after their first character."""
+    """Return True if most words have a slash after their first character."""
     is_first, _ = _edges(is_gap)
     first = np.flatnonzero(is_first)
     slashes = np.flatnonzero((codes == _SLASH) & ~is_first)

@@ -9,15 +9,15 @@ __all__ = ["Sequences", "Space"]
 
 @dataclasses.dataclass(frozen=True)
 class Space:
-    """Sizes of a feature space: static, hashable, the same for training and test.
+    """Sizes of a feature space, the same for training and test. Static and hashable.
 
     Attributes:
-      num_features: K. Id K itself means "not a feature": it scores 0.
+      num_features: K. Id K itself means "not a feature" and scores 0.
       num_labels: S.
-      orders: one word a template (a column of `feature_ids`): ``"0"`` for weights on
+      orders: One word per template (column of `feature_ids`): ``"0"`` for weights on
         the label (K, S), ``"1"`` for weights on the pair of labels, ``"01"`` for both.
-      has_transitions: whether one more weight per pair of labels, whatever the
-        features, is asked for (a bare ``B`` in a template file).
+      has_transitions: True if there is also one weight per pair of labels that does not
+        depend on features (a bare ``B`` in a template file).
     """
 
     num_features: int
@@ -42,7 +42,7 @@ class Sequences:
 
     Attributes:
       feature_ids: (num_tokens, num_templates) int32, in 0..K; K scores 0.
-      labels: (num_tokens,) int32, in 0..S-1, or -1 where the label is not known.
+      labels: (num_tokens,) int32, in 0..S-1, or -1 if the label is unknown.
       offsets: (num_sentences + 1,) int32; sentence i is ``offsets[i]:offsets[i+1]``.
       space: Sizes of the feature space.
     """
@@ -54,10 +54,10 @@ class Sequences:
 
     @property
     def num_sentences(self) -> int:
-        """How many sentences there are."""
+        """Number of sentences."""
         return int(self.offsets.shape[0]) - 1
 
     @property
     def num_tokens(self) -> int:
-        """How many tokens there are in all sentences."""
+        """Number of tokens in all sentences."""
         return int(self.feature_ids.shape[0])

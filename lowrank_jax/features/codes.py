@@ -1,14 +1,14 @@
 """Integer codes of strings, and one exact 64-bit key per tuple of codes.
 
 All data columns share one vocabulary, because features are equal when their expanded
-texts are equal, whatever column a value comes from. Places outside a sentence have
+texts are equal, in whatever columns their values are. Places outside a sentence have
 the values of CRF++: ``_B-1`` just before the first token, ``_B-2`` before that,
-``_B+1`` just after the last one, and so on.
+``_B+1`` just after the last token, and so on.
 
-A tuple of codes below `base` is a number written in that base. Where the number would
-not fit, the digits so far are replaced by their rank among the distinct ones of the
-training data (a prefix table), and packing goes on from there. There is no hashing,
-hence no collision, for any number of digits.
+A tuple of codes below `base` is a number written in that base. If the number would not
+fit, its digits so far are replaced by their rank among all such prefixes of the
+training data (a prefix table). Packing then continues from the rank. There is no
+hashing, hence no collision, for any number of digits.
 """
 
 import dataclasses
@@ -27,18 +27,18 @@ class Vocabulary:
     """Distinct strings and their codes.
 
     Attributes:
-      index: from a string to its code, 0, 1, 2 and so on.
+      index: Map from each string to its code, 0, 1, 2 and so on.
     """
 
     index: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def values(self) -> tuple[str, ...]:
-        """The strings in the order of their codes."""
+        """Strings in the order of their codes."""
         return tuple(self.index)
 
     def extend(self, columns: Iterable[np.ndarray | Sequence[str]]) -> "Vocabulary":
-        """Append the strings that are not there yet, in order of appearance."""
+        """Append the strings that are not known yet, in order of appearance."""
         index = dict(self.index)
         for column in columns:
             for value in dict.fromkeys(_as_list(column)):
@@ -54,7 +54,7 @@ class Vocabulary:
 
     @staticmethod
     def from_arrays(arrays: dict[str, np.ndarray]) -> "Vocabulary":
-        """Undo `to_arrays`."""
+        """Return the vocabulary that `to_arrays` wrote."""
         text = arrays["values_text"].tobytes()
         ends = arrays["values_offsets"].tolist()
         pairs = zip(ends[:-1], ends[1:], strict=True)
@@ -63,7 +63,7 @@ class Vocabulary:
 
 
 def codes_of(column: np.ndarray, index: dict[str, int]) -> np.ndarray:
-    """Look up each string of a column, all of which are known: (num_tokens,) int64."""
+    """Return the codes of a column of known strings, (num_tokens,) int64."""
     codes = map(index.__getitem__, _as_list(column))
     return np.fromiter(codes, np.int64, len(column))
 
@@ -73,14 +73,14 @@ def _as_list(column: np.ndarray | Sequence[str]) -> Sequence[str]:
 
 
 class Windows:
-    """Codes of the values around each token, with the places outside a sentence.
+    """Codes of the values around each token, including places outside a sentence.
 
-    Each data column is laid out once with room for the values before and after every
-    sentence; a macro ``%x[row,column]`` is then one gather.
+    Each data column is laid out once, with room for the values before and after every
+    sentence. A macro ``%x[row,column]`` is then one gather.
 
     Attributes:
-      num_tokens: the length of what `at` returns.
-      vocabulary: the given one and after it the new strings of this corpus.
+      num_tokens: Length of the arrays that `at` returns.
+      vocabulary: Given vocabulary, followed by the new strings of this corpus.
     """
 
     def __init__(
@@ -93,10 +93,10 @@ class Windows:
         """Lay out the columns.
 
         Args:
-          columns: each (num_tokens,) strings.
-          offsets: (num_sentences + 1,), where the sentences begin and end.
-          macros: all pairs ``(row, column)`` that will be asked for.
-          vocabulary: known strings; new ones get the codes after them.
+          columns: Columns of strings, each (num_tokens,).
+          offsets: (num_sentences + 1,) starts of the sentences, and the end.
+          macros: All pairs ``(row, column)`` that `at` will be called with.
+          vocabulary: Known strings; new ones get the codes after them.
         """
         macros = set(macros)
         used = {column for _, column in macros}
@@ -128,18 +128,18 @@ class Windows:
             self._layouts[column][self._places] = codes_of(columns[column], index)
 
     def at(self, row: int, column: int) -> np.ndarray:
-        """Codes of ``%x[row,column]`` at each token: (num_tokens,) int64."""
+        """Return the codes of ``%x[row,column]`` at each token, (num_tokens,) int64."""
         return self._layouts[column][self._places + row]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class KeyTable:
-    """The distinct tuples of codes that were seen.
+    """Distinct tuples of codes seen in training.
 
     Attributes:
-      base: every code of the tuples is below it.
-      num_digits: the length of the tuples.
-      prefixes: sorted (num_prefixes,) int64 tables, one for each time that the digits
+      base: Number above every code of the tuples.
+      num_digits: Length of the tuples.
+      prefixes: Sorted (num_prefixes,) int64 tables, one for each time that the digits
         so far were replaced by their rank.
       keys: (num_keys,) int64, sorted.
     """
@@ -153,8 +153,8 @@ class KeyTable:
         """Return the place of each tuple in `keys`, or -1: (num_tuples,) int64.
 
         Args:
-          codes: (num_digits, num_tuples); tuples with a code of `base` or more are
-            not in the table.
+          codes: (num_digits, num_tuples) codes; a tuple with a code of `base` or more
+            is not in the table.
         """
         num_tuples = codes.shape[1]
         key = np.zeros(num_tuples, np.int64)
@@ -162,7 +162,7 @@ class KeyTable:
         prefixes = iter(self.prefixes)
         for code, is_full in zip(codes, self._cuts(), strict=True):
             if is_full:
-                key = _place(next(prefixes), key)  # -1, and so below 0 to the end
+                key = _place(next(prefixes), key)  # -1 stays below 0 to the end
             is_known &= code < self.base
             key = np.where(is_known, key * self.base + code, 0)
         return np.where(is_known, _place(self.keys, key), -1)
@@ -179,7 +179,7 @@ class KeyTable:
         return result
 
     def _cuts(self) -> list[bool]:
-        """Whether the digits before each digit are replaced by their rank."""
+        """Return for each digit True if the digits before it are replaced by a rank."""
         cuts, prefixes, num_values = [], iter(self.prefixes), 1
         for _ in range(self.num_digits):
             cuts.append(_is_full(num_values, self.base))
@@ -188,14 +188,14 @@ class KeyTable:
 
 
 def fit_keys(codes: np.ndarray, base: int) -> tuple[KeyTable, np.ndarray]:
-    """Collect the distinct tuples.
+    """Return the table of the distinct tuples, and the place of each tuple in it.
 
     Args:
       codes: (num_digits, num_tuples) int64 in 0..base-1.
-      base: above all codes.
+      base: Number above all codes.
 
     Returns:
-      the table, and the place of each tuple in its `keys`: (num_tuples,) int64.
+      The table, and the (num_tuples,) int64 places of the tuples in its `keys`.
     """
     key, num_values = np.zeros(codes.shape[1], np.int64), 1
     prefixes = []
@@ -211,16 +211,16 @@ def fit_keys(codes: np.ndarray, base: int) -> tuple[KeyTable, np.ndarray]:
 
 
 def _distinct(key: np.ndarray, num_values: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sorted distinct keys, all below `num_values`, and each one's place."""
+    """Return the sorted distinct keys, all below `num_values`, and each key's place."""
     if num_values > len(key):
         return np.unique(key, return_inverse=True)
-    is_there = np.zeros(num_values, bool)  # few possible keys: mark, no sort
+    is_there = np.zeros(num_values, bool)  # few possible keys: mark instead of sort
     is_there[key] = True
     return np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[key]
 
 
 def _is_full(num_values: int, base: int) -> bool:
-    """Whether one more digit could overflow; the first digit always fits."""
+    """Return True if one more digit could overflow; the first digit always fits."""
     return num_values > 1 and num_values * base > _LARGEST_KEY
 
 

@@ -1,18 +1,19 @@
-"""Which features need their text to be told apart.
+"""Find the features that must be compared by their text.
 
-A feature is its expanded text, as in CRF++. Almost always that is the same as its
-literals and its tuple of values, which are integers and fast; but the values ``1/2``
-and ``b`` give the text of ``1`` and ``2/b`` under ``%x[0,0]/%x[1,0]``. The rules here
-say which features can share a text with another tuple; the others need no text.
+A feature is its expanded text, as in CRF++. Almost always, two texts are equal only if
+their literals and their tuples of values are equal. Tuples hold integers and are fast
+to compare. But under ``%x[0,0]/%x[1,0]`` the values ``1/2`` and ``b`` give the same
+text as ``1`` and ``2/b``. The rules here say which features can share a text with
+another tuple. All other features need no text.
 
-Same literals. Let F be the first characters of the literals between two macros, none
-of them empty. Two tuples of equal text have equally many characters of F in their
-values. If a tuple has none, so has the other, and then the text is cut in only one
-way: each value ends at the next character of F. So only tuples with a character of F
+Same literals. Let F be the first characters of the literals between two macros, none of
+them empty. Two tuples of equal text have equally many characters of F in their values.
+If one tuple has none, neither has the other. Then the text can be cut in only one way,
+because each value ends at the next character of F. So only tuples with a character of F
 in a value are in doubt.
 
-Different literals. Equal texts agree at both ends, so of the two first literals one
-is a prefix of the other, and of the two last ones one is a suffix of the other.
+Different literals. Equal texts agree at both ends. So one of the two first literals is
+a prefix of the other, and one of the two last literals is a suffix of the other.
 """
 
 import copy
@@ -29,11 +30,11 @@ class Doubts:
     def __init__(
         self, skeletons: Sequence[tuple[str, ...]], values: Sequence[str]
     ) -> None:
-        """Compare all literals with each other.
+        """Compare all literals.
 
         Args:
-          skeletons: different tuples of literals.
-          values: the string of each code.
+          skeletons: Distinct tuples of literals.
+          values: String of each code.
         """
         self._is_total, self._marks = [], []
         for literals in skeletons:
@@ -45,7 +46,7 @@ class Doubts:
         self._is_marked = {marks: _has_mark(values, marks) for marks in self._marks}
 
     def extend(self, new_values: Sequence[str]) -> "Doubts":
-        """Return the same for a vocabulary with more values at its end."""
+        """Return the doubts for a vocabulary with more values at its end."""
         longer = copy.copy(self)
         longer._is_marked = {
             marks: np.append(flags, _has_mark(new_values, marks))
@@ -54,16 +55,16 @@ class Doubts:
         return longer
 
     def exist(self, skeleton: int) -> bool:
-        """Whether any tuple under these literals is in doubt."""
+        """Return True if any tuple under these literals is in doubt."""
         is_marked = self._is_marked[self._marks[skeleton]]
         return self._is_total[skeleton] or bool(is_marked.any())
 
     def of(self, skeleton: int, codes: np.ndarray) -> np.ndarray:
-        """Return whether each tuple is in doubt: (num_tuples,) bool.
+        """Return for each tuple True if it is in doubt: (num_tuples,) bool.
 
         Args:
-          skeleton: the place of the literals in `skeletons`.
-          codes: (num_digits, num_tuples), the codes of the values.
+          skeleton: Index of the literals in `skeletons`.
+          codes: (num_digits, num_tuples) codes of the values.
         """
         if self._is_total[skeleton]:
             return np.ones(codes.shape[1], bool)
@@ -71,13 +72,13 @@ class Doubts:
 
 
 def _has_mark(values: Sequence[str], marks: frozenset[str]) -> np.ndarray:
-    """Return whether each value has one of some characters: (num_values,) bool."""
+    """Return for each value True if it has one of the marks: (num_values,) bool."""
     flags = (not marks.isdisjoint(value) for value in values)
     return np.fromiter(flags, bool, len(values))
 
 
 def _may_meet(one: tuple[str, ...], two: tuple[str, ...]) -> bool:
-    """Whether two different literals can have a text in common."""
+    """Return True if two different tuples of literals can give the same text."""
     if len(one) == 1 and len(two) == 1:
         return False
     if len(one) == 1 or len(two) == 1:

@@ -1,8 +1,8 @@
 """The steps between strings and feature ids, each on whole arrays.
 
-Columns of equal literals are grouped, since they share features. A group becomes an
-array of tuples of codes; the distinct tuples are kept in a `codes.KeyTable`; tuples of
-equal text are joined; what is left is numbered by falling count.
+Columns of equal literals share features, so they are grouped. A group becomes an array
+of tuples of codes, whose distinct tuples are kept in a `codes.KeyTable`. Tuples of
+equal text are joined. The features left are numbered by falling count.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def group_columns(template: Template) -> dict[tuple[str, ...], list[int]]:
-    """Return the columns of equal literals: they share their features."""
+    """Return the columns grouped by their literals; a group shares its features."""
     groups: dict[tuple[str, ...], list[int]] = {}
     for number, column in enumerate(template.columns):
         groups.setdefault(column.literals, []).append(number)
@@ -85,7 +85,7 @@ def first_of_text(
     tables: Sequence[KeyTable],
     vocabulary: Vocabulary,
 ) -> np.ndarray:
-    """Return for each key, tables end to end, the first key that has its text."""
+    """Return for each key, tables end to end, the first key with the same text."""
     starts = np.cumsum([0, *(len(table.keys) for table in tables)])
     same = np.arange(starts[-1])
     first: dict[str, int] = {}
@@ -101,9 +101,9 @@ def count_keys(
     """Count how often each key of a table occurs, and collect its orders.
 
     Args:
-      places: (num_columns, num_tokens), places in the table.
-      num_keys: the length of the table.
-      bits: for each column, the bits of `Encoder.feature_orders`.
+      places: (num_columns, num_tokens) places in the table.
+      num_keys: Length of the table.
+      bits: Bits of `Encoder.feature_orders`, one number per column.
 
     Returns:
       ``(counts, orders)``: (num_keys,) int64 and uint8.
@@ -123,13 +123,13 @@ def number_features(
     """Number the features by falling count.
 
     Args:
-      same: for each key, tables end to end, the key that stands for it.
-      counts: for each table, how often each key occurs.
-      orders: for each table, the bits of `Encoder.feature_orders`.
-      min_count: features below it are dropped.
+      same: First key of the same text, for each key, tables end to end.
+      counts: Number of occurrences of each key, one array per table.
+      orders: Bits of `Encoder.feature_orders` of each key, one array per table.
+      min_count: Least count; features that occur less often are dropped.
 
     Returns:
-      for each table the id of each key, K where dropped, and the features' orders.
+      For each table the id of each key (K if dropped), and the orders of the features.
     """
     ends = np.cumsum([len(count) for count in counts])
     total = np.zeros(len(same), np.int64)
@@ -137,7 +137,7 @@ def number_features(
     if len(same):
         np.add.at(total, same, np.concatenate(counts))
         np.bitwise_or.at(bits, same, np.concatenate(orders))
-    kept = np.flatnonzero(total >= min_count)  # a key that another stands for has 0
+    kept = np.flatnonzero(total >= min_count)  # keys joined to another one have 0
     kept = kept[np.argsort(-total[kept], kind="stable")]
     ids = np.full(len(same), len(kept), np.int32)
     ids[kept] = np.arange(len(kept), dtype=np.int32)

@@ -1,16 +1,16 @@
-"""From strings to indices: fit on training data, apply to any data.
+"""Features and labels as integers: fit on training data, apply to any data.
 
-A feature is the text that a template line gives at a token, without its letter: the
+A feature is the text that a template line gives at a token, without its letter. The
 ``U`` weights and the ``B`` weights of one text have the same id, in two tables. Lines
 with the same literals (``U:%x[-1,0]`` and ``U:%x[1,0]``) share features, as in CRF++.
 
-Ids run by falling number of occurrences in the training data, so that the rows of a
-table of weights that are used most lie side by side; equally frequent features keep
-the order of the template and, in it, of first appearance of their values.
+Ids are sorted by falling count in the training data, so that the most used rows of a
+table of weights lie side by side. Features of equal count keep the order of the
+template and, within a line, the order in which their values first appear.
 
-Work is done by whole arrays: one code a value (`vocabulary`), one 64-bit key a tuple
-of values (`keys`), one sort a template; texts are built only for the few features
-where two tuples could give the same text (`collisions`).
+All steps work on whole arrays: one code per value and one 64-bit key per tuple of
+values (`codes`), and one sort per template. Texts are built only for the few features
+whose text two tuples could share (`collisions`).
 """
 
 import dataclasses
@@ -47,17 +47,17 @@ _ORDER_BITS = {"0": 1, "1": 2, "01": 3}
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Encoder:
-    """What training data taught about strings; build it with `Encoder.fit`.
+    """Labels, values and features of the training data. Build it with `Encoder.fit`.
 
     Attributes:
-      template: which features there are, and their orders.
-      labels: the names of the labels, sorted; label i of `Sequences` is the i-th.
-      min_count: features that occur less often in the training data were dropped.
-      vocabulary: the values of the training data.
-      tables: for each different tuple of literals, the tuples of values seen.
-      table_ids: for each table, the feature id of each key, (num_keys,) int32.
-      feature_orders: (K,) uint8: 1 if the feature occurs in a 0-order column, 2 if in
-        a first-order one, 3 if in both.
+      template: Template that defines the features and their orders.
+      labels: Names of the labels, sorted; label i of `Sequences` is the i-th.
+      min_count: Least count; features that occur less often in training were dropped.
+      vocabulary: Values of the training data.
+      tables: Tuples of values seen, one table per distinct tuple of literals.
+      table_ids: Feature id of each key, one (num_keys,) int32 array per table.
+      feature_orders: (K,) uint8: 1 for a feature in 0-order columns, 2 for one in
+        first-order columns, 3 for one in both.
     """
 
     template: Template
@@ -70,17 +70,17 @@ class Encoder:
 
     @property
     def num_features(self) -> int:
-        """K: how many features there are."""
+        """Number of features, K."""
         return len(self.feature_orders)
 
     @property
     def num_zero_order(self) -> int:
-        """How many features occur in 0-order columns."""
+        """Number of features in 0-order columns."""
         return int(np.count_nonzero(self.feature_orders & _ORDER_BITS["0"]))
 
     @property
     def num_first_order(self) -> int:
-        """How many features occur in first-order columns."""
+        """Number of features in first-order columns."""
         return int(np.count_nonzero(self.feature_orders & _ORDER_BITS["1"]))
 
     @property
@@ -95,22 +95,22 @@ class Encoder:
 
     @staticmethod
     def fit(corpus: "Corpus", template: Template, *, min_count: int = 1) -> "Encoder":
-        """Learn labels, values and features; arguments as of `fit_transform`."""
+        """Learn labels, values and features. Arguments as for `fit_transform`."""
         return Encoder.fit_transform(corpus, template, min_count=min_count)[0]
 
     @staticmethod
     def fit_transform(
         corpus: "Corpus", template: Template, *, min_count: int = 1
     ) -> tuple["Encoder", Sequences]:
-        """Learn labels, values and features, and return the corpus in them.
+        """Learn labels, values and features; return encoder and encoded corpus.
 
         Args:
-          corpus: training data with labels.
-          template: which features to make.
-          min_count: a feature must occur at least so often, in all columns together.
+          corpus: Training data with labels.
+          template: Template of the features to make.
+          min_count: Least number of occurrences of a feature, over all columns.
 
         Raises:
-          InputError: the corpus is empty or has no labels, or the template asks for
+          InputError: If the corpus is empty or has no labels, or the template asks for
             a column it lacks.
         """
         checks.whole(min_count=min_count)
@@ -153,15 +153,15 @@ class Encoder:
         return encoder, encoder._sequences(corpus, feature_ids, "error")
 
     def transform(self, corpus: "Corpus", *, unseen_label: str = "error") -> Sequences:
-        """Return a corpus in the labels and features of the training data.
+        """Return a corpus encoded with the labels and features of the training data.
 
         Args:
-          corpus: data with or without labels; without, all labels are -1.
-          unseen_label: what to do with a label that training never saw: ``"error"``,
-            or ``"ignore"`` to make it -1.
+          corpus: Data with or without labels; without, all labels are -1.
+          unseen_label: Treatment of a label that training never saw: ``"error"``
+            raises, ``"ignore"`` makes it -1.
 
         Raises:
-          InputError: a label was never seen, or the corpus lacks a column.
+          InputError: If a label was never seen, or the corpus lacks a column.
         """
         checks.choice(("error", "ignore"), unseen_label=unseen_label)
         windows = open_windows(corpus, self.template, self.vocabulary)
@@ -186,9 +186,9 @@ class Encoder:
         return self._sequences(corpus, feature_ids, unseen_label)
 
     def feature_names(self, ids: Iterable[int]) -> list[str]:
-        """Return the texts that CRF++ has for some features, such as ``U05:the/cat``.
+        """Return the texts of some features as in CRF++, such as ``U05:the/cat``.
 
-        The letter is ``U`` where the feature has 0-order weights, else ``B``.
+        The letter is ``U`` if the feature has 0-order weights, else ``B``.
         """
         wanted = np.asarray(list(ids), np.int64)
         if len(wanted) and not 0 <= wanted.min() <= wanted.max() < self.num_features:
@@ -228,10 +228,10 @@ class Encoder:
     def from_arrays(
         arrays: dict[str, np.ndarray], metadata: dict[str, Any]
     ) -> "Encoder":
-        """Undo `arrays` and `metadata`.
+        """Return the encoder that `arrays` and `metadata` describe.
 
         Raises:
-          InputError: an entry is missing or the format is of another version.
+          InputError: If an entry is missing or the format is of another version.
         """
         if metadata.get("format") != _FORMAT:
             raise checks.InputError(
@@ -265,7 +265,7 @@ class Encoder:
 
     @functools.cached_property
     def _first_keys(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where the tables begin end to end, and the first key of each feature."""
+        """Start of each table, end to end, and the first key of each feature."""
         starts = np.cumsum([0, *map(len, self.table_ids)])
         first = np.empty(self.num_features, np.int64)
         backwards = np.concatenate([*self.table_ids, np.empty(0, np.int32)])[::-1]
@@ -274,12 +274,12 @@ class Encoder:
 
     @functools.cached_property
     def _doubts(self) -> Doubts:
-        """Which tuples of known values can share their text."""
+        """Tuples of known values that can share their text."""
         return Doubts(tuple(group_columns(self.template)), self.vocabulary.values)
 
     @functools.cached_property
     def _doubtful_ids(self) -> dict[str, int]:
-        """From text to feature id, for the features whose tuple is in doubt."""
+        """Map from text to feature id, for the features whose tuple is in doubt."""
         result: dict[str, int] = {}
         skeletons = tuple(group_columns(self.template))
         values = self.vocabulary.values

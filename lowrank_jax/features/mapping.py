@@ -1,9 +1,9 @@
-r"""Which feature goes to which cell of a tensor (TM-Alg1), and how well that fits.
+r"""Mappings of features to the cells of a tensor (TM-Alg1), and how well they fit.
 
-A tensor of low rank can hold a weight vector well only if features of like weight lie
-well. The surrogate mapping sorts them by the weights of a cheap model, a perceptron
-after one pass. A mapping is `place`, (V,) int32: feature j goes to the cell
-``place[j]`` of a tensor in which the first index is the fastest,
+A tensor of low rank fits a weight vector well only if features of similar weight lie
+close together. The surrogate mapping sorts the features by the weights of a cheap
+model, a perceptron after one pass. A mapping is `place`, (V,) int32: feature j goes to
+cell ``place[j]`` of a tensor whose first index is the fastest,
 :math:`a = \sum_d i_d \prod_{d'<d} n_{d'}`.
 """
 
@@ -27,16 +27,17 @@ __all__ = [
 def surrogate_mapping(surrogate: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:
     r"""Sort the features into the tensor by a surrogate's weights (TM-Alg1).
 
-    Non-negative weights descending and negative ones ascending fill whole slices of
-    :math:`u = \prod_{d<D} n_d` cells each; what is left of both fills the rest. The
-    weights are padded with zeros first; zeros count as non-negative.
+    Weights are padded with zeros first; zeros count as non-negative. Non-negative
+    weights in descending order and negative weights in ascending order fill whole
+    slices of :math:`u = \prod_{d<D} n_d` cells each. The rest of both fills the cells
+    left.
 
     Args:
       surrogate: (V,) weights.
-      sizes: (n_1, ..., n_D), product V or more.
+      sizes: Mode sizes (n_1, ..., n_D), with product V or more.
 
     Returns:
-      place: (V,) int32.
+      (V,) int32, cell of each feature.
     """
     weights = np.asarray(surrogate)
     if not np.isfinite(weights).all():
@@ -60,14 +61,14 @@ def surrogate_mapping(surrogate: np.ndarray, sizes: tuple[int, ...]) -> np.ndarr
 
 
 def sequential_mapping(num_features: int, sizes: tuple[int, ...]) -> np.ndarray:
-    """Lay the features out as they come, the last index fastest (TM-Alg1s).
+    """Lay the features out in their order, the last index fastest (TM-Alg1s).
 
     Args:
       num_features: V.
-      sizes: (n_1, ..., n_D), product V or more.
+      sizes: Mode sizes (n_1, ..., n_D), with product V or more.
 
     Returns:
-      place: (V,) int32.
+      (V,) int32, cell of each feature.
     """
     checks.whole(num_features=num_features)
     _num_cells(num_features, sizes)
@@ -78,9 +79,9 @@ def sequential_mapping(num_features: int, sizes: tuple[int, ...]) -> np.ndarray:
 def mapped(
     weights: np.ndarray, place: np.ndarray, sizes: tuple[int, ...]
 ) -> np.ndarray:
-    """Return the weights as a dense tensor of these sizes; free cells are 0.
+    """Return the weights as a dense tensor of these sizes, with 0 in free cells.
 
-    For looking at a mapping; no learner needs it.
+    It serves to inspect a mapping; no learner needs it.
     """
     cells = np.zeros(math.prod(sizes), np.asarray(weights).dtype)
     cells[place] = weights
@@ -93,9 +94,10 @@ def leading_singular_values(
     """Return the largest singular values of an unfolding, descending (TM-Fig4).
 
     Args:
-      tensor: of `mapped`.
-      num_values: at most so many.
-      mode: whose index numbers the rows, from 0. A tensor of order 2 is its own.
+      tensor: Tensor from `mapped`.
+      num_values: Largest number of values to return.
+      mode: Mode whose index numbers the rows, from 0. A tensor of order 2 is its own
+        unfolding.
     """
     checks.whole(num_values=num_values)
     rows = np.moveaxis(tensor, mode, 0).reshape(tensor.shape[mode], -1)
@@ -103,21 +105,21 @@ def leading_singular_values(
 
 
 def sigma_ratio(tensor: np.ndarray, mode: int = 0) -> float:
-    """Return sigma_2 / sigma_1 of an unfolding: 0 where it has rank 1 (or is zero)."""
+    """Return sigma_2 / sigma_1 of an unfolding, or 0 if its rank is 1 or 0."""
     values = leading_singular_values(tensor, 2, mode)
     return float(values[1] / values[0]) if values.size > 1 and values[0] > 0 else 0.0
 
 
 def rank_one_energy(tensor: np.ndarray, num_steps: int = 50) -> float:
-    r"""Return the share of :math:`\|T\|^2` that one outer product can hold.
+    r"""Return the largest share of :math:`\|T\|^2` that one outer product can hold.
 
-    For order 2 this is :math:`\sigma_1^2/\sum\sigma^2`. For higher orders the best
-    outer product is sought by alternating over the modes from the leading singular
-    vectors of the unfoldings: a lower bound, in practice close.
+    For order 2 this is :math:`\sigma_1^2/\sum\sigma^2`. For higher orders the search
+    alternates over the modes, from the leading singular vectors of the unfoldings. It
+    gives a lower bound that is close in practice.
 
     Args:
-      tensor: of `mapped`, of any order.
-      num_steps: sweeps over the modes.
+      tensor: Tensor from `mapped`, of any order.
+      num_steps: Number of sweeps over the modes.
     """
     checks.whole(num_steps=num_steps)
     total = float((tensor.astype(np.float64) ** 2).sum())

@@ -1,22 +1,22 @@
 """Template files in the format of CRF++: which values around a token make features.
 
-A line such as ``U05:%x[-1,0]/%x[0,0]`` is expanded at every token: ``%x[row,col]`` is
-the value of data column `col` at the token `row` places further on, the rest of the
+A line such as ``U05:%x[-1,0]/%x[0,0]`` is expanded at every token. ``%x[row,col]``
+becomes the value of data column `col`, `row` tokens after this one. The rest of the
 line is copied. Blank lines and lines that begin with ``#`` are skipped. The first
 letter is the order of the weights:
 
 * ``U``: weights on the label of the token (0-order).
-* ``B``: weights on the pair of labels of the token and the one before it
-  (first-order, a transition conditioned on the feature).
-* ``B`` or ``B07``, with no macro: one weight per pair of labels, whatever the features.
-  It sets `Template.has_transitions` and is not a column.
-* ``U`` or ``U07``, with no macro: a constant column, the bias of each label.
+* ``B``: weights on the pair of labels of the token and its predecessor (first-order, a
+  transition conditioned on the feature).
+* ``B`` or ``B07``, without a macro: one weight per pair of labels for all features. It
+  sets `Template.has_transitions` and is not a column.
+* ``U`` or ``U07``, without a macro: a constant column, the bias of each label.
 
-The same text after ``U`` and after ``B`` is one column with the orders ``"01"``: it
-is computed once and has weights of both kinds. A line repeated with the same letter
-is a second column, so that its score counts twice, as in CRF++.
+The same text after ``U`` and after ``B`` is one column with the orders ``"01"``. It is
+computed once and has weights of both kinds. A line repeated with the same letter is a
+second column. Its score therefore counts twice, as in CRF++.
 
-Beyond CRF++: rows are not limited to -8..8, and a ``%`` that begins no macro is text.
+Beyond CRF++, rows are not limited to -8..8, and a ``%`` that begins no macro is text.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ __all__ = [
     "with_orders",
 ]
 
-#: Rows of a macro: every token gets so much room on both sides of its sentence.
+#: Largest row of a macro: the room laid out on both sides of every sentence.
 FARTHEST = 100
 _MACRO = re.compile(r"%x\[([+-]?[0-9]+),([0-9]+)\]")
 _NEGATIVE_COLUMN = re.compile(r"%x\[[+-]?[0-9]+,-[0-9]+\]")
@@ -47,14 +47,14 @@ _BROKEN_MACRO = re.compile(r"%x|%[A-Za-z]\[")
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """One column of `feature_ids`: a text with holes and the values that fill them.
+    """One column of `feature_ids`: a text with gaps, and the values that fill them.
 
     Attributes:
-      literals: the text before, between and after the macros, without the letter; one
-        more than there are macros. Columns with equal literals share their features.
-      macros: a pair ``(row, column)`` for each ``%x[row,column]``.
+      literals: Text before, between and after the macros, without the letter; one
+        string more than macros. Columns with equal literals share their features.
+      macros: Pairs ``(row, column)``, one per ``%x[row,column]``.
       orders: ``"0"``, ``"1"`` or ``"01"``, as in `types.Space`.
-      line: the line of the file it comes from, counted from 1, for messages.
+      line: Number of its line in the file, counted from 1, for messages.
     """
 
     literals: tuple[str, ...]
@@ -71,12 +71,12 @@ class Column:
 
 @dataclasses.dataclass(frozen=True)
 class Template:
-    """The columns of a template file and whether it asks for label transitions.
+    """Columns of a template file, and its label transitions.
 
     Attributes:
-      columns: in the order of the file.
-      has_transitions: whether there is a ``B`` line without a macro.
-      source: the file it comes from, for messages.
+      columns: Columns in the order of the file.
+      has_transitions: True if there is a ``B`` line without a macro.
+      source: Name of the file, for messages.
     """
 
     columns: tuple[Column, ...]
@@ -85,11 +85,11 @@ class Template:
 
     @property
     def orders(self) -> tuple[str, ...]:
-        """One word a column, as `types.Space.orders`."""
+        """One word per column, as `types.Space.orders`."""
         return tuple(column.orders for column in self.columns)
 
     def to_text(self) -> str:
-        """Write the template so that `parse_template` gives an equal one."""
+        """Return a text from which `parse_template` makes an equal template."""
         lines = []
         for column in self.columns:
             lines += [f"{'UB'[int(order)]}{column.text}" for order in column.orders]
@@ -98,7 +98,7 @@ class Template:
         return "".join(f"{line}\n" for line in lines)
 
     def check_columns(self, num_columns: int, data_source: str) -> None:
-        """Raise `InputError` if a line asks for a column that the data lack."""
+        """Raise `InputError` if a line asks for a column that the data do not have."""
         for column in self.columns:
             for _, number in column.macros:
                 if number >= num_columns:
@@ -111,7 +111,7 @@ class Template:
 
 
 def fill(literals: tuple[str, ...], values: Iterable[str]) -> str:
-    """Put the values between the literals, of which there is one more."""
+    """Return the literals with a value between each two of them."""
     pairs = zip(values, literals[1:], strict=True)
     return literals[0] + "".join(value + literal for value, literal in pairs)
 
@@ -120,12 +120,12 @@ def parse_template(text: str, source: str = "template") -> Template:
     """Parse the text of a template file.
 
     Args:
-      text: lines of a template file in the format of CRF++.
-      source: the name of the file, for messages.
+      text: Lines of a template file in the format of CRF++.
+      source: Name of the file, for messages.
 
     Raises:
-      InputError: a line begins with neither ``U`` nor ``B``, a macro is malformed, or
-        there is no line at all.
+      InputError: If a line begins with neither ``U`` nor ``B``, a macro is malformed,
+        or there is no line at all.
     """
     columns: list[Column] = []
     has_transitions = False
@@ -156,8 +156,8 @@ def read_template(name: str | pathlib.Path) -> Template:
     """Read a template file, or a shipped template by its name.
 
     Args:
-      name: a word of `shipped_templates` or a path. A word that is both means the
-        shipped one; write ``./chunking`` or a `pathlib.Path` for the file.
+      name: A word of `shipped_templates` or a path. If it is both, the shipped template
+        is read; write ``./chunking`` or a `pathlib.Path` for the file.
     """
     if isinstance(name, str) and name in shipped_templates():
         source = f"{name}.template"
@@ -179,24 +179,24 @@ def read_template(name: str | pathlib.Path) -> Template:
 
 
 def shipped_templates() -> tuple[str, ...]:
-    """Names of the templates that come with the package."""
+    """Return the names of the templates that come with the package."""
     names = [item.name for item in _shipped_folder().iterdir()]
     ending = ".template"
     return tuple(sorted(n.removesuffix(ending) for n in names if n.endswith(ending)))
 
 
 def with_orders(template: Template, orders: str) -> Template:
-    """Override the orders of all columns.
+    """Return the template with other orders for all its columns.
 
-    The first-order form of a constant column (a bare ``U``) is the bare ``B``, so
-    there it sets `has_transitions` in place of a first-order column.
+    A constant column (a bare ``U``) has no first-order form of its own. Instead
+    of one, `has_transitions` is set, as by a bare ``B``.
 
     Args:
-      template: what a file says.
-      orders: ``"template"`` leaves the file's own orders and its bare ``B``;
-        ``"zero"`` makes all columns ``"0"`` and turns label transitions on;
-        ``"first"`` makes all columns ``"1"`` and ``"both"`` makes them ``"01"``,
-        with label transitions as the file says.
+      template: Template as read from a file.
+      orders: ``"template"`` keeps the orders and the bare ``B`` of the file. ``"zero"``
+        makes all columns ``"0"`` and turns label transitions on. ``"first"`` makes all
+        columns ``"1"`` and ``"both"`` makes them ``"01"``; label transitions stay as in
+        the file.
     """
     checks.choice(("template", "zero", "first", "both"), orders=orders)
     if orders == "template":
@@ -221,7 +221,7 @@ def _shipped_folder() -> Traversable:
 def _split(
     text: str, place: str
 ) -> tuple[tuple[str, ...], tuple[tuple[int, int], ...]]:
-    """Cut the text of a line into literals and macros."""
+    """Split the text of a line into literals and macros."""
     if match := _NEGATIVE_COLUMN.search(text):
         raise checks.InputError(
             f"{place} has the macro {match.group()!r} with a negative column; "
@@ -246,7 +246,7 @@ def _split(
 
 
 def _add(columns: list[Column], new: Column) -> None:
-    """Add the line to the first column of equal text that lacks its order."""
+    """Add the order to a column of equal text that lacks it, else add a column."""
     for i, column in enumerate(columns):
         is_same = (column.literals, column.macros) == (new.literals, new.macros)
         if is_same and new.orders not in column.orders:

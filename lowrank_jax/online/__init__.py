@@ -1,4 +1,4 @@
-"""Learners that move by one example at a time."""
+"""Learners that move after each example."""
 
 from typing import TYPE_CHECKING
 

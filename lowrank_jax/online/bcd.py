@@ -1,13 +1,14 @@
 r"""Blockwise coordinate descent for the bilinear model (BOL-Alg1, BOL-B1, `bcd`).
 
-With one factor fixed the bilinear model is linear in the other, and BOL-Eq7 an SVM:
+With one factor fixed, the bilinear model is linear in the other, and BOL-Eq7 an SVM:
 
 .. math:: \min_\alpha \tfrac\rho2 \|\alpha\|^2 + \tfrac12\|w\|^2 + C \sum_j
    [1 - \langle\alpha, z_j\rangle - \langle w, \Delta\hat\Phi^j\rangle]_+,
    \qquad z_j = \Delta\Phi^j \beta,
 
-and likewise for :math:`\beta` with :math:`z_j = (\Delta\Phi^j)^\top\alpha`; the 0-order
-weights and transitions w stand beside (BOL-X1). The penalty decides :math:`\rho`:
+and correspondingly for :math:`\beta` with :math:`z_j = (\Delta\Phi^j)^\top\alpha`. The
+vector w holds the 0-order weights and transitions (BOL-X1). The penalty decides
+:math:`\rho`:
 
 =============  =============================  ======================================
 ``"product"``  :math:`\|\beta\|^2`            :math:`\frac12\|\alpha\|^2\|\beta\|^2`,
@@ -20,8 +21,8 @@ weights and transitions w stand beside (BOL-X1). The penalty decides :math:`\rho
                                               of DR-B6
 =============  =============================  ======================================
 
-The solver is the online dual ascent of Shalev-Shwartz and Singer (2006), started where
-the factor stands. A round on a mistaken sentence takes the step that raises the dual of
+The solver is the online dual ascent of Shalev-Shwartz and Singer (2006), started at the
+current factor. A round on a mistaken sentence takes the step that raises the dual of
 the half-problem most,
 
 .. math:: \tau = \min\Big\{C, \frac{\ell}{q}\Big\}, \quad
@@ -29,13 +30,13 @@ the half-problem most,
    \alpha \leftarrow \alpha + \tfrac\tau\rho z, \quad
    w \leftarrow w + \tau\,\Delta\hat\Phi,
 
-by :math:`\tau\ell - \frac12\tau^2 q \ge 0`. C limits each visit by itself. The dual of
-the half-problem limits the sum of a sentence's steps: a sentence that is mistaken in P
-rounds of a turn may weigh up to P C, as in a perceptron, and what the increments add up
-to is then no lower bound on the half-problem. No multipliers are kept from one turn to
-the next: the factor stands for them. Alg. 1 starts from :math:`\alpha = \beta =
-\mathbf 1/\|\mathbf 1\|`. The table holds :math:`A = \alpha/a`, :math:`B = \beta/b` with
-both starting from 1, and the scale :math:`ab` beside.
+by :math:`\tau\ell - \frac12\tau^2 q \ge 0`. C limits the step of each round, but the
+dual of the half-problem limits the sum of a sentence's steps. If a sentence is mistaken
+in P rounds of a turn, its steps may add up to P C, as in a perceptron. The sum of the
+increments is then no lower bound on the half-problem. No multipliers are kept from one
+turn to the next; the factor stands for them. Alg. 1 starts from :math:`\alpha = \beta =
+\mathbf 1/\|\mathbf 1\|`. The table holds :math:`A = \alpha/a` and :math:`B = \beta/b`,
+which both start from 1. The scale :math:`ab` is kept separately.
 """
 
 from typing import NamedTuple
@@ -75,8 +76,8 @@ class Info(NamedTuple):
     num_wrong: jax.Array  # () int32  wrong labels
     margin: jax.Array  # ()  <W, dPhi>, 0-order part included
     step_size: jax.Array  # ()  tau
-    dual_increment: jax.Array  # ()  of the half-problem, zero or more
-    factor: jax.Array  # () int32  0 where alpha had its turn, 1 where beta
+    dual_increment: jax.Array  # ()  gain of the half-problem's dual, zero or more
+    factor: jax.Array  # () int32  0 in a turn of alpha, 1 in a turn of beta
 
 
 def learner(
@@ -93,14 +94,15 @@ def learner(
     Args:
       penalty: ``"product"``, ``"sum"`` or ``"block"``; see the module.
       max_step_size: :math:`C`, positive. May be traced.
-      num_rounds_per_block: rounds on one factor before the other has its turn; alpha
-        begins. Whole passes are meant: a multiple of the number of training sentences,
+      num_rounds_per_block: Number of rounds on one factor before the other has its
+        turn; alpha begins. It should be a multiple of the number of training sentences,
         which the learner does not know. A run of no more rounds than this never moves
         beta. `lowrank-jax train` takes one pass, the number of training sentences.
-      start: ``"unit"`` for :math:`1/\|1\|` as in Alg. 1, ``"ones"`` for entries of 1.
+      start: ``"unit"`` for equal entries and norm 1, as in Alg. 1; ``"ones"`` for
+        entries of 1.
       averaging: ``"factors"`` averages each factor over rounds (BOL-X2), ``"none"``
         takes the last iterate.
-      dtype: of the weights.
+      dtype: Type of the weights.
     """
     checks.choice(PENALTIES, penalty=penalty)
     checks.positive(max_step_size=max_step_size)
@@ -179,7 +181,7 @@ def learner(
 
 
 class _Entries(NamedTuple):
-    """What one position adds to the direction: 0-order part and factor part."""
+    """Entries that one position adds to the direction: 0-order part and factor part."""
 
     rows: jax.Array  # (n,)  features
     columns: jax.Array  # (n,)  of the table
@@ -200,10 +202,10 @@ def _entries(
     ids = here.ids[jnp.array(space.first_order, jnp.int32)]
     rows = table.at[ids].get(mode="promise_in_bounds")
     own = jnp.where(is_left, here.labels, here.previous)
-    # z = dPhi B for A, dPhi' A for B: the entry of the other factor, with its sign.
+    # z = dPhi B for A, dPhi' A for B: signed entries of the other factor.
     other = jnp.where(is_left, 2 * labels + here.previous, labels + here.labels)
     values = rows[:, other] * jnp.array([[1, -1]], dtype)
-    if weight is None:  # the separable penalty: a weight for each block
+    if weight is None:  # the separable penalty: one weight per block
         parts = bilinear.split(rows, labels)
         norms = [(part * part).sum((1, 2)) for part in (parts.left, parts.right)]
         norm = jnp.where(is_left, norms[1], norms[0])
@@ -231,9 +233,9 @@ def _entries(
 def _weight(
     state: State, space: Space, factor: jax.Array, penalty: str
 ) -> jax.Array | None:
-    r"""Return :math:`b^2/\rho` of alpha's turn, or :math:`a^2/\rho` of beta's.
+    r"""Return :math:`b^2/\rho` in alpha's turn, or :math:`a^2/\rho` in beta's.
 
-    A weight of its own for each block is left to `_entries`: None.
+    It is None if each block has its own weight, which `_entries` computes.
     """
     other = 1 - factor
     if penalty == "product":
@@ -242,7 +244,7 @@ def _weight(
 
 
 def _sizes(space: Space, dtype: jnp.dtype) -> jax.Array:
-    """Return ||A||^2 and ||B||^2 of the start: the numbers of entries."""
+    """Return ||A||^2 and ||B||^2 at the start: the numbers of entries."""
     labels = space.num_labels
     return jnp.array([labels, labels + 1], dtype) * space.num_features
 
@@ -253,14 +255,14 @@ def _collect(
     differences: mistakes.Differences,
     factor: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """Gather the direction: z and the 0-order part by feature, transitions apart."""
+    """Return the direction: z and 0-order part by feature, and the transitions."""
     space, table = example.space, state.params.table
     shape = (space.num_labels, space.num_labels + 1)
 
     def one(n: jax.Array, carry: tuple) -> tuple[jax.Array, jax.Array]:
         pending, push = carry
         here = mistakes.position(example, differences, n)
-        # Weights do not matter here: any will do.
+        # The weights are not used here, so any will do.
         found = _entries(table, here, space, factor, jnp.ones((), table.dtype))
         pending = pending.at[found.rows, found.places].add(
             found.values, mode="promise_in_bounds"
@@ -275,7 +277,7 @@ def _collect(
 
 
 class _Sizes(NamedTuple):
-    """Products of the direction, z being in units of the other factor."""
+    """Products of the direction, with z in units of the other factor."""
 
     square: jax.Array  # ()  q without the transitions
     inner: jax.Array  # ()  <A, weighted z>
@@ -290,7 +292,7 @@ def _measure(
     factor: jax.Array,
     weight: jax.Array | None,
 ) -> _Sizes:
-    """Sum each position's share of the direction against the whole of it."""
+    """Sum the products of each position's part of the direction with the whole."""
     space, table = example.space, state.params.table
     is_factor = jnp.arange(2 * (len(space.zero_order) + len(space.first_order)))
     is_factor = is_factor >= 2 * len(space.zero_order)
@@ -329,8 +331,8 @@ def _apply(
     def one(n: jax.Array, carry: tuple) -> tuple:
         table, total, pending = carry
         here = mistakes.position(example, differences, n)
-        # Only one factor moves, and its values come from the other: what is read
-        # here is what the earlier loops have read.
+        # Only one factor moves, and its values come from the other. So this loop reads
+        # the same values as the loops before it.
         found = _entries(table, here, space, factor, weight)
         is_unary = jnp.arange(found.rows.shape[0]) < 2 * len(space.zero_order)
         change = found.weights * found.values * jnp.where(is_unary, 1, 1 / params.scale)
@@ -358,7 +360,7 @@ def _apply(
 
 
 def final_params(state: State) -> bilinear.Params:
-    """Return the model to predict with, averaged if the learner was told to."""
+    """Return the model to predict with, averaged if the learner averages."""
     if state.sums is None:
         return state.params
     num_rounds = jnp.maximum(state.num_rounds, 1)

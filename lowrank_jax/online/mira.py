@@ -1,17 +1,17 @@
-r"""MIRA with one violated sequence a round, also known as passive-aggressive (PA-I).
+r"""MIRA with one violated sequence per round, also known as passive-aggressive (PA-I).
 
-Round :math:`t` takes a sequence :math:`\bar y^t` that violates its margin and moves by
-the smallest step that mends it, at most :math:`C`:
+Round :math:`t` takes a sequence :math:`\bar y^t` that violates its margin. It moves by
+the smallest step that restores the margin, at most :math:`C`:
 
 .. math:: W_t = W_{t-1} + \tau_t\,\Delta\Phi^t, \qquad
    \tau_t = \min\Big\{C, \frac{[c_t - \langle W_{t-1}, \Delta\Phi^t\rangle]_+}
                               {\|\Delta\Phi^t\|^2}\Big\}
 
 with :math:`c_t` the number of wrong labels (``cost="hamming"``) or 1 (``cost="one"``).
-``decoding="cost"`` seeks :math:`\bar y^t` with the cost added to the scores,
-``"plain"`` takes the model's own prediction. In the dual :math:`\tau_t` is the step on
-:math:`F^* = \frac12\|\cdot\|_F^2` that raises the dual objective most, so every
-`dual_increment` is zero or more.
+``decoding="cost"`` seeks :math:`\bar y^t` with the cost added to the scores.
+``decoding="plain"`` takes the model's own prediction. In the dual, :math:`\tau_t` is
+the step on :math:`F^* = \frac12\|\cdot\|_F^2` that raises the dual objective most. So
+every `dual_increment` is zero or more.
 """
 
 from typing import NamedTuple
@@ -33,8 +33,8 @@ class Info(NamedTuple):
     """What the proof and the report need of this round."""
 
     loss: jax.Array  # ()  [c_t - <W, dPhi>]_+
-    is_mistake: jax.Array  # () bool: the sequence of this round differs from the true
-    num_wrong: jax.Array  # () int32  labels in which it differs
+    is_mistake: jax.Array  # () bool: the sequence of this round is not the true one
+    num_wrong: jax.Array  # () int32  number of labels that differ
     margin: jax.Array  # ()  <W_{t-1}, dPhi_t>
     step_size: jax.Array  # ()  tau_t
     dual_increment: jax.Array  # ()  Delta_t = tau c_t - (F*(W_t) - F*(W_{t-1}))
@@ -54,10 +54,10 @@ def learner(
 
     Args:
       max_step_size: :math:`C`, positive. May be traced.
-      cost: ``"hamming"`` (wrong labels) or ``"one"`` (any wrong sequence).
-      decoding: ``"plain"`` or ``"cost"``; the latter needs ``cost="hamming"``.
+      cost: ``"hamming"`` (number of wrong labels) or ``"one"`` (any wrong sequence).
+      decoding: ``"plain"`` or ``"cost"``; ``"cost"`` needs ``cost="hamming"``.
       averaging: ``"dual"`` (average over rounds) or ``"none"``.
-      dtype: of the weights.
+      dtype: Type of the weights.
     """
     checks.positive(max_step_size=max_step_size)
     checks.choice(("hamming", "one"), cost=cost)

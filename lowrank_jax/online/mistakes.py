@@ -1,16 +1,17 @@
-r"""Where a prediction departs from the truth, and the step there.
+r"""Positions where a prediction differs from the truth, and the step there.
 
-:math:`\Delta\Phi = \Phi(x, y) - \Phi(x, \bar y)` (BOL-Eq7) is zero but at the positions
-where the pair (current, previous label) differs: one wrong label makes at most two of
-them. A learner loops over those positions alone, and not at all after a right
-prediction. So the large tables are never part of a conditional, which would copy them.
+:math:`\Delta\Phi = \Phi(x, y) - \Phi(x, \bar y)` (BOL-Eq7) is zero except at the
+positions where the pair (current, previous label) differs. One wrong label makes at
+most two of them. A learner loops over those positions only, and not at all after a
+right prediction. So the large tables are never part of a conditional, which would copy
+them.
 
-`add` adds :math:`C\,\Delta\Phi` to weights, one position at a time, and returns what
-the certificate needs. Adding :math:`\delta_i` of position :math:`i` to :math:`\Theta`
-changes :math:`\frac12\|\Theta\|^2` by
-:math:`C\langle\Theta, \delta_i\rangle + \frac12 C^2\|\delta_i\|^2`. :math:`\Theta` is
-the dual that the earlier positions have left. These are two small sums over entries
-that are read anyway.
+`add` adds :math:`C\,\Delta\Phi` to weights, one position at a time, and returns the
+numbers that the certificate needs. Adding :math:`\delta_i` of position :math:`i` to
+:math:`\Theta` changes :math:`\frac12\|\Theta\|^2` by
+:math:`C\langle\Theta, \delta_i\rangle + \frac12 C^2\|\delta_i\|^2`. Here :math:`\Theta`
+is the dual after the earlier positions. These are two small sums over entries that are
+read in any case.
 """
 
 from typing import NamedTuple
@@ -41,17 +42,17 @@ __all__ = [
 
 
 class Differences(NamedTuple):
-    """Positions where the label pairs differ, first ones first."""
+    """Positions where the label pairs differ, in ascending order."""
 
-    positions: jax.Array  # (window,) int32; the first `num_positions` of them hold
+    positions: jax.Array  # (window,) int32; only the first `num_positions` count
     num_positions: jax.Array  # () int32
-    num_wrong: jax.Array  # () int32  labels that differ
+    num_wrong: jax.Array  # () int32  number of labels that differ
     labels: jax.Array  # (2, window) int32: true and predicted
-    previous: jax.Array  # (2, window) int32: the labels before them; S at the start
+    previous: jax.Array  # (2, window) int32: labels before them; S at the start
 
 
 class Position(NamedTuple):
-    """One of the positions: its features, its true and its predicted pair."""
+    """One position: its features, its true and its predicted pair of labels."""
 
     ids: jax.Array  # (num_templates,)
     labels: jax.Array  # (2,) int32: true, predicted
@@ -60,7 +61,7 @@ class Position(NamedTuple):
 
 
 def find(sentence: Sentence, predicted: jax.Array) -> Differences:
-    """Compare the predicted labels (window,) with the sentence's own."""
+    """Compare the predicted labels (window,) with the labels of the sentence."""
     window = sentence.labels.shape[0]
     labels = jnp.stack([sentence.labels, predicted])
     start = jnp.full((2, 1), sentence.space.num_labels, labels.dtype)
@@ -79,7 +80,7 @@ def find(sentence: Sentence, predicted: jax.Array) -> Differences:
 
 
 def position(sentence: Sentence, differences: Differences, n: jax.Array) -> Position:
-    """Return the n-th position where the pairs differ."""
+    """Return the n-th position where the label pairs differ."""
     i = differences.positions[n]
     return Position(
         ids=sentence.feature_ids[i],
@@ -112,9 +113,9 @@ def margin(scores: Scores, sentence: Sentence, differences: Differences) -> jax.
 def squared_norm(sentence: Sentence, differences: Differences) -> jax.Array:
     r"""Return :math:`\|\Delta\Phi\|^2` as an exact int32.
 
-    Two positions share the features their ids have in common, and the inner product
-    of their label differences is a sum of four comparisons. Summed over all pairs of
-    positions this is the squared norm, whatever features repeat in the sentence.
+    The inner product of two positions is the number of features they share times the
+    inner product of their label differences, a sum of four comparisons. The sum over
+    all pairs of positions is the squared norm, even if features repeat in the sentence.
     """
     space = sentence.space
     window = sentence.labels.shape[0]
@@ -156,22 +157,22 @@ def squared_norm(sentence: Sentence, differences: Differences) -> jax.Array:
 
 
 def _inner(one: jax.Array, c: jax.Array, d: jax.Array) -> jax.Array:
-    """Inner products of e_a - e_b, (a, b) = one, with each e_c - e_d."""
+    """Return the inner products of e_a - e_b, (a, b) = one, with each e_c - e_d."""
     a, b = one[0], one[1]
     agree = (a == c).astype(jnp.int32) + (b == d).astype(jnp.int32)
     return agree - (a == d).astype(jnp.int32) - (b == c).astype(jnp.int32)
 
 
 class Entries(NamedTuple):
-    """The entries of one weight table that a position's difference touches."""
+    """Entries of one weight table that the difference at a position touches."""
 
-    where: tuple[jax.Array, ...]  # one (n,) int32 for each axis of the table
+    where: tuple[jax.Array, ...]  # one (n,) int32 per axis of the table
     delta: jax.Array  # (n,)  +1 for the true label, -1 for the predicted one
     square: jax.Array  # ()  squared norm of the difference
 
 
 def unary(here: Position, space: Space, dtype: jnp.dtype) -> Entries:
-    """Entries of the 0-order weights (K + 1, S)."""
+    """Return the entries of the 0-order weights (K + 1, S)."""
     ids, delta, repeats = _features(here, space, space.zero_order, dtype)
     labels = jnp.repeat(here.labels, len(space.zero_order))
     square = jnp.where(here.labels[0] == here.labels[1], 0, 2 * repeats)
@@ -179,7 +180,7 @@ def unary(here: Position, space: Space, dtype: jnp.dtype) -> Entries:
 
 
 def pairs(here: Position, space: Space, dtype: jnp.dtype) -> Entries:
-    """Entries of the first-order weights (K + 1, S, S + 1)."""
+    """Return the entries of the first-order weights (K + 1, S, S + 1)."""
     each = len(space.first_order)
     ids, delta, repeats = _features(here, space, space.first_order, dtype)
     index = (ids, jnp.repeat(here.labels, each), jnp.repeat(here.previous, each))
@@ -187,7 +188,7 @@ def pairs(here: Position, space: Space, dtype: jnp.dtype) -> Entries:
 
 
 def transitions(here: Position, dtype: jnp.dtype) -> Entries:
-    """Entries of the label transitions (S, S + 1)."""
+    """Return the entries of the label transitions (S, S + 1)."""
     delta = jnp.array([1, -1], dtype)
     return Entries((here.labels, here.previous), delta, jnp.array(2, dtype))
 
@@ -207,8 +208,8 @@ def add(
     """
     at = table.at[entries.where]
     inner = (at.get(mode="promise_in_bounds") * entries.delta).sum()
-    # What is written must depend on what is read: else the compiler may order the
-    # two as it likes, and copies the whole table at each position to be free to.
+    # The values written must depend on the values read. Otherwise the compiler may
+    # reorder the two, and to be free to do so it copies the whole table each time.
     delta = jnp.where(jnp.isnan(inner), inner, entries.delta)
     growth = step * inner + step * step * entries.square / 2
     table = at.add(step * delta, mode="promise_in_bounds")
@@ -218,7 +219,7 @@ def add(
 
 
 def num_repeats(ids: jax.Array, num_features: int) -> jax.Array:
-    """Count the ordered pairs of equal features in a row of ids, each with itself."""
+    """Count the ordered pairs of equal features in a row of ids, self-pairs too."""
     same = (ids[:, None] == ids[None, :]) & (ids < num_features)[:, None]
     return same.sum(dtype=jnp.int32)
 
@@ -226,7 +227,7 @@ def num_repeats(ids: jax.Array, num_features: int) -> jax.Array:
 def _features(
     here: Position, space: Space, columns: tuple[int, ...], dtype: jnp.dtype
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Ids twice over, signs (0 where it is not a feature), and the repeats."""
+    """Return the ids twice, their signs (0 if not a feature), and the repeats."""
     ids = here.ids[jnp.array(columns, jnp.int32)]
     is_feature = (ids < space.num_features).astype(dtype)
     delta = jnp.concatenate([is_feature, -is_feature])

@@ -5,7 +5,7 @@ Round :math:`t` predicts :math:`\bar y^t` with :math:`W_{t-1}` and moves on a mi
 .. math:: W_t = W_{t-1} + C\,\Delta\Phi^t, \qquad
    \Delta\Phi^t = \Phi(x^t, y^t) - \Phi(x^t, \bar y^t)       \qquad \text{(BOL-B2)}
 
-This is mirror descent (BOL-Eq8) with :math:`F^*(\Theta) = \frac12\|\Theta\|_F^2`: its
+This is mirror descent (BOL-Eq8) with :math:`F^*(\Theta) = \frac12\|\Theta\|_F^2`. Its
 certificate (DR-B4) has :math:`B_t = \frac12 C^2 \|\Delta\Phi^t\|^2`. Averaging over
 rounds is averaging in the dual (DR-B9), kept lazily as
 :math:`\sum_t (t-1)\,C\,\Delta\Phi^t`.
@@ -32,7 +32,7 @@ class State(NamedTuple):
     """What the next round needs, and nothing else."""
 
     params: linear.Params  # W_t
-    sums: linear.Params | None  # sum_t (t - 1) C dPhi_t, where averaging is asked for
+    sums: linear.Params | None  # sum_t (t - 1) C dPhi_t, if the learner averages
     conjugate: jax.Array  # ()  F*(W_t)
     num_rounds: jax.Array  # () int32  t
 
@@ -61,11 +61,12 @@ def learner(
 
     Args:
       step_size: :math:`C`, positive. May be traced. The predictions do not depend on
-        it, the loss and the certificate do.
-      averaging: ``"dual"`` for the averaged perceptron, ``"none"`` for the last.
-      record: ``("predicted",)`` asks for the predicted labels of each round, from which
-        a certificate of the run against any model is made (`certify`). Static.
-      dtype: of the weights.
+        it; the loss and the certificate do.
+      averaging: ``"dual"`` for the averaged perceptron, ``"none"`` for the last
+        iterate.
+      record: ``("predicted",)`` records the predicted labels of each round. `certify`
+        needs them to certify the run against any model. Static.
+      dtype: Type of the weights.
     """
     checks.positive(step_size=step_size)
     checks.choice(("dual", "none"), averaging=averaging)
@@ -106,7 +107,7 @@ def learner(
 
 
 class Moved(NamedTuple):
-    """Weights after ``W + step * dPhi`` and the two numbers that came with it."""
+    """Weights after ``W + step * dPhi``, with the margin and the growth of F*."""
 
     params: linear.Params
     sums: linear.Params | None
@@ -156,7 +157,7 @@ def move(
 
 
 def final_params(state: State) -> linear.Params:
-    """Return the model to predict with: the average over rounds, if it was kept."""
+    """Return the model to predict with, the average over rounds if it was kept."""
     return average(state.params, state.sums, state.num_rounds)
 
 
@@ -164,9 +165,9 @@ def average(params: Tree, sums: Tree | None, num_rounds: jax.Array) -> Tree:
     r"""Return the mean of the weights over rounds, from their lazy sums.
 
     Args:
-      params: after the last round.
-      sums: :math:`\sum_t (t - 1)` times the move of round t; None gives the last.
-      num_rounds: t.
+      params: Weights after the last round.
+      sums: :math:`\sum_t (t - 1)` times the move of round t; None returns `params`.
+      num_rounds: Number of rounds, t.
     """
     if sums is None:
         return params

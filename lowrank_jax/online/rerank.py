@@ -1,21 +1,22 @@
-r"""Perceptron and MIRA on candidate lists, with one weight a feature (TM-B1, TM-B2).
+r"""Perceptron and MIRA on candidate lists, one weight per feature (TM-B1, TM-B2).
 
-Round :math:`t` takes the candidate :math:`z_t` of the highest score and the oracle
-:math:`y_t`, and on a mistake moves by
+Round :math:`t` compares the candidate :math:`z_t` of the highest score with the oracle
+:math:`y_t`. On a mistake it moves by
 
 .. math:: w \leftarrow w + \tau\,\Delta\phi, \qquad
    \Delta\phi = \phi(x_t, y_t) - \phi(x_t, z_t)
 
-with :math:`\tau = 1` (``rule="perceptron"``, TM-B1) or the smallest step that mends
+with :math:`\tau = 1` (``rule="perceptron"``, TM-B1) or the smallest step that restores
 the margin, at most C (``rule="mira"``, TM-B2):
 
 .. math:: \tau = \min\Big\{C, \frac{[\rho(y_t, z_t) - w\cdot\Delta\phi]_+}
                                    {\|\Delta\phi\|^2}\Big\}
 
-``decoding="cost"`` takes for :math:`z_t` the highest sum of score and cost. With
-``num_best`` n MIRA does the same for each of the n best candidates in turn. MIRA is
+With ``decoding="cost"``, :math:`z_t` has the highest sum of score and cost. With
+``num_best`` n, MIRA takes a step against each of the n best candidates in turn. MIRA is
 Tensor-MIRA of order 1. The average over rounds is kept lazily, as
-:math:`\sum_t (t-1)\,\tau_t\,\Delta\phi_t`. A round touches the entries of the list.
+:math:`\sum_t (t-1)\,\tau_t\,\Delta\phi_t`. A round touches only the entries of the
+list.
 """
 
 from typing import NamedTuple
@@ -37,13 +38,13 @@ class State(NamedTuple):
     """What the next round needs, and nothing else."""
 
     params: jax.Array  # (V + 1,)  w_t; the last is 0
-    sums: jax.Array | None  # (V + 1,)  sum_t (t - 1) tau_t dphi_t, where averaged
-    scratch: jax.Array | None  # (V + 1,) zeros: room for dphi_t, where its norm counts
+    sums: jax.Array | None  # (V + 1,)  sum_t (t - 1) tau_t dphi_t, if averaged
+    scratch: jax.Array | None  # (V + 1,) zeros: room for dphi_t, if its norm is needed
     num_rounds: jax.Array  # () int32  t
 
 
 class Info(NamedTuple):
-    """What the report needs of this round; 0 without a mistake."""
+    """What the report needs of this round. All fields are 0 without a mistake."""
 
     loss: jax.Array  # ()  [rho - w dphi]_+
     is_mistake: jax.Array  # () bool  z_t is not y_t
@@ -67,18 +68,18 @@ def learner(
 
     Args:
       rule: ``"perceptron"`` or ``"mira"``.
-      max_step_size: :math:`C` of MIRA, the step of the perceptron (whose choices do
-        not depend on it); positive. May be traced.
+      max_step_size: :math:`C` of MIRA, or the step of the perceptron, whose choices do
+        not depend on it. Positive. May be traced.
       averaging: ``"average"`` over rounds or ``"none"``.
-      cost: :math:`\rho`: ``"quality"`` (difference of quality) or ``"one"``. For the
-        perceptron it is only reported, in the loss.
-      oracle: of several best candidates the ``"first"`` or the ``"nearest"``, the one
-        of the highest score.
-      decoding: :math:`z_t` has the highest score (``"plain"``) or the highest score
-        plus cost (``"cost"``).
-      num_best: candidates of a round to update against, one after the other; above 1
-        for MIRA alone. Static.
-      dtype: of the weights.
+      cost: :math:`\rho`: ``"quality"`` (difference of quality) or ``"one"``. The
+        perceptron only reports it, in the loss.
+      oracle: Choice among several best candidates: the ``"first"``, or the
+        ``"nearest"``, which has the highest score.
+      decoding: ``"plain"`` if :math:`z_t` has the highest score, ``"cost"`` if it has
+        the highest sum of score and cost.
+      num_best: Number of candidates per round to update against, one after the other.
+        Above 1 only for MIRA. Static.
+      dtype: Type of the weights.
     """
     checks.choice(("perceptron", "mira"), rule=rule)
     checks.positive(max_step_size=max_step_size)
@@ -107,7 +108,7 @@ def learner(
     def mend(
         state: State, example: Candidates, pair: candidates.Pair
     ) -> tuple[State, jax.Array]:
-        """Move against one candidate; return the step beside."""
+        """Move against one candidate; return the new state and the step."""
         loss = jnp.where(pair.is_mistake, jax.nn.relu(pair.cost - pair.margin), 0)
         step, scratch = jnp.asarray(max_step_size, dtype), state.scratch
         if scratch is not None:
@@ -165,7 +166,7 @@ def learner(
 
 
 def final_params(state: State) -> jax.Array:
-    """Return the weights to predict with: the average over rounds, if it was kept."""
+    """Return the weights to predict with, the average over rounds if it was kept."""
     if state.sums is None:
         return state.params
     num_rounds = jnp.maximum(state.num_rounds, 1).astype(state.params.dtype)
@@ -175,10 +176,10 @@ def final_params(state: State) -> jax.Array:
 def _squared_norm(
     scratch: jax.Array, example: Candidates, pair: candidates.Pair
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the scratch table, zeros again, and the squared norm of the difference.
+    """Return the scratch table, zero again, and the squared norm of the difference.
 
-    A feature of both candidates has two entries; only their sum in a table shows what
-    it counts. Three walks over the entries: add, read, wipe out.
+    A feature of both candidates has two entries, which must be summed before squaring.
+    The entries are therefore visited three times: to add, to read and to clear.
     """
     dtype = scratch.dtype
 
@@ -197,7 +198,7 @@ def _squared_norm(
     scratch, square = candidates.fold_difference(
         square_of, (scratch, jnp.zeros((), dtype)), example, pair, dtype
     )
-    zero = jnp.where(jnp.isnan(square), square, 0)  # wiped out only after it was read
+    zero = jnp.where(jnp.isnan(square), square, 0)  # clear only after reading
 
     def wipe(ids: jax.Array, deltas: jax.Array, table: jax.Array) -> jax.Array:
         del deltas
@@ -207,10 +208,10 @@ def _squared_norm(
 
 
 def _after_reading(table: jax.Array, ids: jax.Array, deltas: jax.Array) -> jax.Array:
-    """Return the deltas, made to depend on what the table holds.
+    """Return the deltas, made to depend on the values in the table.
 
-    What is written must depend on what is read: else the compiler may order the two
-    as it likes, and copies the whole table at each step to be free to.
+    The values written must depend on the values read. Otherwise the compiler may
+    reorder the two, and to be free to do so it copies the whole table at each step.
     """
     held = read(table, ids).sum()
     return jnp.where(jnp.isnan(held), held, deltas)

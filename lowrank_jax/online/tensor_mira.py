@@ -1,32 +1,33 @@
 r"""Tensor-MIRA: online reranking with weights of low CP rank (TM-Alg2).
 
-Round :math:`t` takes the candidate :math:`z_t` of the highest score and the oracle
-:math:`y_t`, and on a mistake goes, one vector :math:`w_h^d` after the other, against
+Round :math:`t` compares the candidate :math:`z_t` of the highest score with the oracle
+:math:`y_t`. On a mistake it updates one vector :math:`w_h^d` after the other, to reduce
 
 .. math:: \tfrac12\|T - T_t\|^2 + C\,[\rho(y_t, z_t) - \langle T, \Delta\Phi\rangle]_+,
    \qquad \Delta\Phi = \Phi(x_t, y_t) - \Phi(x_t, z_t)         \qquad \text{(TM-Eq3)}
 
 with T in CP form. With all other vectors fixed the tensor is linear in :math:`w_h^d`:
-:math:`\langle T, \Delta\Phi\rangle = s + w_h^d\cdot\Delta\phi` where :math:`\Delta\phi`
-is :math:`\Delta\Phi` contracted with the other vectors of h (TM-Eq5) and s comes from
-the other components. Let :math:`B = \prod_{d'\ne d}\|w_h^{d'}\|^2`. Then
+:math:`\langle T, \Delta\Phi\rangle = s + w_h^d\cdot\Delta\phi`. Here
+:math:`\Delta\phi` is :math:`\Delta\Phi` contracted with the other vectors of h
+(TM-Eq5), and s comes from the other components. Let
+:math:`B = \prod_{d'\ne d}\|w_h^{d'}\|^2`. Then
 
 .. math:: w_h^d \leftarrow c + \tau\Delta\phi, \qquad
    \tau = \min\{K, [\rho - s - c\cdot\Delta\phi]_+ / \|\Delta\phi\|^2\}
 
 ``step="paper"``
-  :math:`c = w_h^d`, :math:`K = C` (TM-Eq6). An unclipped step mends the margin, and
-  all later ones of the round are 0: with a large C only :math:`w_1^1` learns (DR-T3).
+  :math:`c = w_h^d`, :math:`K = C` (TM-Eq6). An unclipped step restores the margin, and
+  all later steps of the round are 0. With a large C only :math:`w_1^1` learns (DR-T3).
 ``step="exact"``
-  :math:`c = w_h^d`, :math:`K = C/B`: solves the sub-problem of TM-N4 (DR-T1).
+  :math:`c = w_h^d`, :math:`K = C/B`. It solves the sub-problem of TM-N4 (DR-T1).
 ``step="bcd"``
   :math:`c = g/B`, :math:`K = C/B`, where g is the contraction of :math:`T_t` minus the
-  other components with the other vectors: solves TM-Eq3 in :math:`w_h^d`, so the
+  other components with the other vectors. It solves TM-Eq3 in :math:`w_h^d`, so the
   objective never rises, in any number of sweeps (DR-T2). All vectors learn.
 
-``decoding="cost"`` takes for :math:`z_t` the highest sum of score and cost, where
-TM-Alg2 takes the highest score; with ``num_best`` n the round does the same for each
-of the n best candidates in turn, each from the tensor that the one before it left.
+With ``decoding="cost"``, :math:`z_t` has the highest sum of score and cost; in TM-Alg2
+it has the highest score. With ``num_best`` n, the round takes steps against each of the
+n best candidates in turn, each from the tensor after the candidate before it.
 """
 
 from typing import NamedTuple
@@ -44,14 +45,14 @@ from lowrank_jax.types import Learner
 
 __all__ = ["Info", "State", "final_params", "learner"]
 
-_ROUNDING = 32  # a rise of the objective below so many units of rounding is none
+_ROUNDING = 32  # smaller rises of the objective, in units of rounding, do not count
 
 
 class State(NamedTuple):
     """What the next round needs, and nothing else."""
 
     params: Params  # for each mode (H, n_d)
-    sums: Params | None  # of the params after each round, where averaging is asked for
+    sums: Params | None  # sum of the params over rounds, if the learner averages
     num_rounds: jax.Array  # () int32  t
 
 
@@ -65,8 +66,8 @@ class Info(NamedTuple):
     step_size: jax.Array  # ()  tau, mean over the sub-steps (h, d)
     clipped: jax.Array  # ()  share of sub-steps with tau at its limit
     moved: jax.Array  # ()  share of sub-steps that changed their vector
-    objective: jax.Array  # ()  TM-Eq3 at T_t, C times the loss; of several, the sum
-    objective_after: jax.Array  # ()  TM-Eq3 after the round; of several, the sum
+    objective: jax.Array  # ()  TM-Eq3 at T_t, C times the loss; sum over candidates
+    objective_after: jax.Array  # ()  TM-Eq3 after the round; sum over candidates
     rises: jax.Array  # ()  share of sub-steps that raised TM-Eq3
     norm_product: jax.Array  # ()  product over d of ||w_h^d||^2, mean over h
     component_distance: jax.Array  # ()  in 0..1; 0 where all components are equal
@@ -75,7 +76,7 @@ class Info(NamedTuple):
 
 
 class _Sweep(NamedTuple):
-    """The sub-steps of a round so far."""
+    """Sub-steps of a round so far."""
 
     params: Params  # for each mode (H, n_d)
     margin: jax.Array  # ()  <T, dPhi>
@@ -85,7 +86,7 @@ class _Sweep(NamedTuple):
 
 
 class _Mended(NamedTuple):
-    """The constraints of a round so far."""
+    """Constraints of a round so far, one per candidate."""
 
     params: Params  # for each mode (H, n_d)
     objectives: jax.Array  # (2,)  sums of TM-Eq3 before and after
@@ -110,28 +111,29 @@ def learner(
 ) -> Learner:
     r"""Build the pair ``(init, update)``; both are pure.
 
-    An example is a `Candidates` whose feature ids are cells of the tensor: see
+    The feature ids of an example (`Candidates`) are cells of the tensor: see
     `data.lists.remap` and `features.mapping`.
 
     Args:
-      shape: mode sizes and number of components. Static.
+      shape: Mode sizes and number of components. Static.
       step: ``"paper"``, ``"exact"`` or ``"bcd"``.
       max_step_size: :math:`C`, positive. May be traced.
-      num_sweeps: times that a round goes over all vectors. Static.
-      start: ``"constant"`` (as the paper; all components equal), ``"positive"``
-        (entries uniform in 0..1 before scaling; recommended where H > 1) or
-        ``"random"`` (in -1..1: the weight of a feature that decides alone, as the
-        score of a base system, may take long to find its sign, or lose it again).
-      averaging: ``"average"`` keeps the mean over rounds of each vector; ``"none"``.
+      num_sweeps: Number of sweeps over all vectors per round. Static.
+      start: ``"constant"`` makes all components equal, as in the paper. ``"positive"``
+        draws entries uniformly in 0..1 before scaling; use it if H > 1. ``"random"``
+        draws them in -1..1. Then the weight of a decisive feature, such as the score
+        of a base system, may take long to find its sign, or lose it again.
+      averaging: ``"average"`` keeps the mean of each vector over rounds; ``"none"``.
       cost: :math:`\rho`: ``"quality"`` (difference of quality) or ``"one"``.
-      oracle: of several best candidates the ``"first"`` or the ``"nearest"``, the one
-        of the highest score.
-      decoding: :math:`z_t` has the highest score (``"plain"``, as TM-Alg2) or the
-        highest score plus cost (``"cost"``).
-      num_best: candidates of a round to update against, one after the other. Static.
-      record: ``("sub_steps",)`` asks for tau and the objective (3) before and after of
-        every sub-step (h, d). Static.
-      dtype: of the params.
+      oracle: Choice among several best candidates: the ``"first"``, or the
+        ``"nearest"``, which has the highest score.
+      decoding: ``"plain"`` if :math:`z_t` has the highest score, as in TM-Alg2,
+        ``"cost"`` if it has the highest sum of score and cost.
+      num_best: Number of candidates per round to update against, one after the other.
+        Static.
+      record: ``("sub_steps",)`` records tau, and the objective (3) before and after,
+        for every sub-step (h, d). Static.
+      dtype: Type of the params.
     """
     checks.positive(max_step_size=max_step_size)
     tensor.check_shape(shape)
@@ -155,7 +157,7 @@ def learner(
         if example.num_features != shape.num_cells:
             raise checks.InputError(
                 f"`shape` has {shape.num_cells} cells, and the lists have "
-                f"{example.num_features}; bring them to it with `data.lists.remap`."
+                f"{example.num_features}; map them with `data.lists.remap`."
             )
         if start == "constant":
             params = tensor.constant(shape, dtype)
@@ -170,7 +172,7 @@ def learner(
     def mend(
         done: _Mended, example: Candidates, pair: candidates.Pair, limit: jax.Array
     ) -> _Mended:
-        """Do the sub-steps against one candidate."""
+        """Take the sub-steps against one candidate."""
         first = done.params
         lengths = [jnp.linalg.norm(factor, axis=1) for factor in first]
 
@@ -202,7 +204,7 @@ def learner(
             after = jax.nn.relu(pair.cost - margin)
             distance = slope + weight * moved / 2
             growth = distance + limit * (after - before)
-            # Terms may cancel out: rounding is to be seen beside their lengths.
+            # Terms may cancel, so rounding is judged against their lengths.
             unit = _ROUNDING * jnp.finfo(dtype).eps
             scale = jnp.sqrt(moved) * (weight * jnp.sqrt(old) + size)
             terms = (2 * jnp.sqrt(old) + jnp.sqrt(moved)) * jnp.sqrt(square)
@@ -275,7 +277,7 @@ def learner(
         if state.sums is not None:
             params = _aligned(params, agreements, has_moved)
         mean = end.total / (num_substeps * num_best)
-        norms = squares.prod(axis=0)  # (H,); lengths made equal leave them alone
+        norms = squares.prod(axis=0)  # (H,); balancing the lengths keeps them
         agreement = jnp.ones((), dtype)
         if num_components > 1:
             agreement = tensor.gram(params, params).sum() / jnp.maximum(
@@ -309,7 +311,7 @@ def learner(
 
 
 def final_params(state: State) -> Params:
-    """Return the model to predict with: the average over rounds, if it was kept."""
+    """Return the model to predict with, the average over rounds if it was kept."""
     if state.sums is None:
         return state.params
     num_rounds = state.num_rounds
@@ -322,7 +324,7 @@ def final_params(state: State) -> Params:
 def _again(
     pair: candidates.Pair, params: Params, example: Candidates
 ) -> candidates.Pair:
-    """Weigh a pair anew, after others of its round; no mistake where nothing lacks."""
+    """Recompute the margin of a pair; it is a mistake only if it is still violated."""
     sizes = tuple(factor.shape[1] for factor in params)
     margin = candidates.margin_of(
         lambda cells: tensor.weights(params, cells, sizes),
@@ -337,7 +339,7 @@ def _again(
 def _contract(
     params: Params, h: jax.Array, d: int, example: Candidates, pair: candidates.Pair
 ) -> jax.Array:
-    """Contract the difference with all vectors of h but the d-th: (n_d,)."""
+    """Contract the difference with all vectors of h except the d-th: (n_d,)."""
     sizes = tuple(factor.shape[1] for factor in params)
     vectors = [factor[h] for factor in params]
 
@@ -358,15 +360,15 @@ def _contracted(
     r"""Contract :math:`T_t` minus the other components with the vectors of h.
 
     Args:
-      first: vectors of :math:`T_t`.
-      now: vectors as they are.
-      h: component.
-      d: mode that stays.
-      lengths: (H,) of the d-th vectors of `first`.
+      first: Vectors of :math:`T_t`.
+      now: Current vectors.
+      h: Component.
+      d: Mode that is not contracted.
+      lengths: (H,) lengths of the d-th vectors of `first`.
 
     Returns:
-      B, g of DR-T2, (n_d,), and the length of its terms, beside which its rounding is
-      to be seen: components may cancel out nearly.
+      B; g of DR-T2, (n_d,); and the length of the terms of g. Components may nearly
+      cancel, so rounding in g is judged against this length.
     """
     num_components = lengths.shape[0]
     inner = jnp.ones((2 * num_components,), lengths.dtype)
@@ -383,16 +385,16 @@ def _contracted(
 
 
 def _balanced(params: Params, squares: jax.Array, is_mistake: jax.Array) -> Params:
-    """Give the vectors of a component one length, and leave its product as it is.
+    """Give the vectors of a component equal lengths, and keep their product.
 
-    The steps ``"exact"`` and ``"bcd"`` depend on the tensor alone, so this changes
-    nothing in exact arithmetic; without it lengths drift apart beyond what a float
-    holds. TM-Eq6 does depend on the lengths, and is left alone.
+    The steps ``"exact"`` and ``"bcd"`` depend only on the tensor. In exact arithmetic
+    this changes nothing. Without it, the lengths drift apart beyond the range of a
+    float. TM-Eq6 does depend on the lengths, so ``"paper"`` is not balanced.
 
     Args:
-      params: for each mode (H, n_d).
+      params: One (H, n_d) array per mode.
       squares: (D, H), squared lengths of the vectors.
-      is_mistake: nothing is changed where it is False.
+      is_mistake: Nothing changes if it is False.
     """
     is_fit = (squares > 0).all(axis=0, keepdims=True) & is_mistake
     logs = jnp.log(jnp.where(is_fit, squares, 1)) / 2
@@ -403,15 +405,15 @@ def _balanced(params: Params, squares: jax.Array, is_mistake: jax.Array) -> Para
 
 
 def _aligned(params: Params, agreements: jax.Array, is_mistake: jax.Array) -> Params:
-    """Turn pairs of vectors round so that each agrees in sign with its average.
+    """Flip pairs of vectors so that each vector agrees in sign with its average.
 
-    Two vectors of a component turned round leave the product as it is, but not the
-    mean of the vectors over rounds. The first takes the signs of all others.
+    Flipping two vectors of a component keeps their product, but changes the mean of the
+    vectors over rounds. The first vector takes the signs of all others.
 
     Args:
-      params: for each mode (H, n_d).
+      params: One (H, n_d) array per mode.
       agreements: (D, H), inner products with the average.
-      is_mistake: nothing is changed where it is False.
+      is_mistake: Nothing changes if it is False.
     """
     agrees = agreements >= 0
     signs = jnp.where(agrees | ~is_mistake, 1, -1).astype(params[0].dtype)  # (D, H)
@@ -424,7 +426,7 @@ def _aligned(params: Params, agreements: jax.Array, is_mistake: jax.Array) -> Pa
 def _inner(one: Params, others: tuple[Params, ...]) -> jax.Array:
     """Return the inner product of each vector with its counterparts, (k, D, H).
 
-    Several at a time: a CPU takes longer for one than for two of them.
+    Several are computed together, because one alone takes longer than two on a CPU.
     """
     found = [
         jnp.einsum("hn,khn->kh", factor, jnp.stack(rows), precision="highest")

@@ -1,4 +1,4 @@
-"""What the made problems share: noisy labels, unit vectors, checks of arguments."""
+"""Helpers of the made problems: noisy labels, unit vectors, checks of arguments."""
 
 import numpy as np
 
@@ -7,13 +7,13 @@ from lowrank_jax.checks import InputError
 
 __all__ = ["MOST_TRIES", "check_share", "flip", "span", "unit"]
 
-MOST_TRIES = 1000  # draws for one example that has the margin, on average
+MOST_TRIES = 1000  # draws per example that has the margin, on average
 
 
 def flip(
     rng: np.random.Generator, labels: np.ndarray, noise: float, num_labels: int
 ) -> np.ndarray:
-    """Replace a share of the labels by others, drawn uniformly."""
+    """Replace a share of the labels by other labels, drawn uniformly."""
     chosen = rng.choice(labels.size, round(noise * labels.size), replace=False)
     flipped = labels.copy()
     shift = rng.integers(1, num_labels, chosen.size)
@@ -33,7 +33,7 @@ def check_share(name: str, value: float) -> None:
 
 
 def span(name: str, value: tuple[int, int]) -> tuple[int, int]:
-    """Check a pair of least and largest."""
+    """Return a pair (least, largest); raise unless it is 1 or more and ascending."""
     least, most = value
     checks.whole(**{f"{name}[0]": least})
     checks.whole(least=least, **{f"{name}[1]": most})

@@ -14,9 +14,9 @@ class RerankingTruth(NamedTuple):
     """The planted weights.
 
     Attributes:
-      weights: (V,) float64, the true weight of each feature.
-      factors: for each mode (R, n_d) float64; the tensor is the sum of R products.
-      place: (V,) int32, the cell of each feature, the first index fastest.
+      weights: (V,) float64, true weight of each feature.
+      factors: One (R, n_d) float64 array per mode; the tensor is a sum of R products.
+      place: (V,) int32, cell of each feature, first index fastest.
     """
 
     weights: np.ndarray
@@ -39,23 +39,25 @@ def reranking_task(
 ) -> tuple[Lists, Lists, RerankingTruth]:
     """Make lists whose quality follows planted weights of CP rank `rank`.
 
-    A candidate has distinct features of its own, drawn uniformly, with counts of 1 or
-    2, and those that the whole list shares. Its quality is its true score, brought to
-    0..1 within the list. Noise is added to the true scores of `train` alone, before
-    that, so a score on `test` measures how well the planted weights were found.
+    A candidate has some distinct features of its own, drawn uniformly, with counts of 1
+    or 2, and all features that its list shares. Its quality is its true score, scaled
+    to 0..1 within the list. Noise is added to the true scores of `train` only, before
+    scaling. A score on `test` therefore measures how well the planted weights were
+    found.
 
     Args:
-      num_train: lists to train on.
-      num_test: lists to test on.
-      seed: of NumPy's default generator.
-      sizes: mode sizes of the planted tensor; V is their product.
-      rank: of the planted tensor, R.
-      num_candidates: the least and the largest number in a list.
-      num_active: the least and the largest number of own features of a candidate.
-      num_shared: features that all candidates of a list have.
-      noise: standard deviation of the noise, in units of that of the true scores.
-      shuffled: whether the features are numbered at random, so that their order tells
-        nothing; else a feature's id is its cell.
+      num_train: Number of lists to train on.
+      num_test: Number of lists to test on.
+      seed: Seed of NumPy's default generator.
+      sizes: Mode sizes of the planted tensor; V is their product.
+      rank: Rank R of the planted tensor.
+      num_candidates: Least and largest number of candidates per list.
+      num_active: Least and largest number of a candidate's own features.
+      num_shared: Number of features that all candidates of a list have.
+      noise: Standard deviation of the noise, divided by the standard deviation of the
+        true scores.
+      shuffled: True to number the features at random, so that their order carries no
+        information. If False, the id of a feature is its cell.
 
     Returns:
       ``(train, test, truth)``.

@@ -17,9 +17,9 @@ class DenseTruth(NamedTuple):
 
     Attributes:
       left: (m,) float64, of norm 1.
-      right: (n,) float64, of norm 1; W is the outer product of the two.
-      margin: least ``|<W, x>|`` over all matrices made.
-      clean_labels: (num_train,) the training labels before noise.
+      right: (n,) float64, of norm 1; W is the outer product of `left` and `right`.
+      margin: Smallest ``|<W, x>|`` over all matrices made.
+      clean_labels: (num_train,) training labels before noise.
     """
 
     left: np.ndarray
@@ -43,29 +43,30 @@ def dense_task(
     r"""Make binary classification of matrices nearly of rank one (BOL-P5).
 
     With planted unit vectors u and v, :math:`W = uv^\top`, a matrix is
-    :math:`x_i = \pm a_i b_i^\top + \epsilon G_i`, G Gaussian, where a is the direction
-    of u plus a Gaussian vector of length about `spread`, b likewise from v; its label
-    is the sign of :math:`\langle W, x_i\rangle`. Here :math:`\Delta\Phi = y_i x_i`.
-    ``spread=0`` makes every x close to W or its negative, so that the assumption of
-    BOL-P5 holds; a large spread makes the directions arbitrary.
+    :math:`x_i = \pm a_i b_i^\top + \epsilon G_i`, G Gaussian. Here a is the direction
+    of u plus a Gaussian vector of length about `spread`, and b is made from v in the
+    same way. The label is the sign of :math:`\langle W, x_i\rangle`, and
+    :math:`\Delta\Phi = y_i x_i`. With ``spread=0`` every x is close to W or its
+    negative, so the assumption of BOL-P5 holds. A large spread makes the directions
+    arbitrary.
 
     Args:
-      num_train: matrices to train on.
-      num_test: matrices to test on.
-      seed: of NumPy's default generator.
-      shape: rows and columns of each matrix.
-      spread: how far the two directions of x stray from the planted ones.
-      perturbation: standard deviation of each entry of the full-rank part.
-      noise: share of training labels turned over; 0 is separable.
-      margin: matrices with a smaller ``|<W, x>|`` are not used.
-      dtype: of x and y, float32 or float64.
+      num_train: Number of matrices to train on.
+      num_test: Number of matrices to test on.
+      seed: Seed of NumPy's default generator.
+      shape: Rows and columns of each matrix.
+      spread: Distance of the two directions of x from the planted ones.
+      perturbation: Standard deviation of each entry of the full-rank part.
+      noise: Share of training labels that are flipped; 0 is separable.
+      margin: Least ``|<W, x>|``; matrices with a smaller one are not used.
+      dtype: Type of x and y, float32 or float64.
 
     Returns:
-      ``(train, test, truth)``: two sets of matrices with labels -1 and +1 of the dtype
+      ``(train, test, truth)``: two sets of matrices with labels -1 and +1, in the dtype
       of x, and the planted vectors.
 
     Raises:
-      InputError: if an argument is out of range or hardly any matrix has the margin.
+      InputError: If an argument is out of range or hardly any matrix has the margin.
     """
     checks.whole(num_train=num_train, num_test=num_test)
     checks.whole(**{f"shape[{i}]": size for i, size in enumerate(shape)})

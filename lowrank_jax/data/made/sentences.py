@@ -1,10 +1,10 @@
 """Sentences with known structure, made from an integer seed.
 
-All randomness comes from ``numpy.random.default_rng(seed)`` and not from a JAX key: the
-tasks are made on the host before anything is traced, and the same seed gives the same
-task whatever the device, the precision or the JAX version. Each function returns
-``(train, test, truth)``. Where labels are noisy, only those of `train` are: a score on
-`test` measures how well the planted structure was found.
+All randomness comes from ``numpy.random.default_rng(seed)``, not from a JAX key. Tasks
+are made on the host before anything is traced. The same seed gives the same task on
+every device, precision and JAX version. Each function returns ``(train, test, truth)``.
+Noise changes only the labels of `train`. A score on `test` therefore measures how well
+the planted structure was found.
 """
 
 from typing import NamedTuple
@@ -26,14 +26,14 @@ __all__ = [
 ]
 
 _FIRST_CHARACTER = 0x4E00  # the first of the CJK ideographs
-_WORD_LENGTHS = (0.2, 0.5, 0.2, 0.1)  # shares of words of 1, 2, 3, 4 characters
+_WORD_LENGTHS = (0.2, 0.5, 0.2, 0.1)  # shares of words with 1, 2, 3, 4 characters
 
 
 class Lexicon(NamedTuple):
     """The planted words.
 
     Attributes:
-      words: distinct words, the most frequent first.
+      words: Distinct words, the most frequent first.
       probabilities: (num_words,) float64, proportional to 1 / rank (Zipf).
     """
 
@@ -52,20 +52,20 @@ def segmentation_task(
 ) -> tuple[Corpus, Corpus, Lexicon]:
     """Make word segmentation from a Zipf lexicon (the task of the BOL errata).
 
-    The words have 1 to 4 characters (shares .2, .5, .2, .1), drawn uniformly; a
-    sentence is a number of words, uniform between the two given, drawn independently.
+    Words have 1 to 4 characters (shares .2, .5, .2, .1), drawn uniformly. The number of
+    words per sentence is uniform between the two given. Words are drawn independently.
 
     Args:
-      num_train: sentences to train on.
-      num_test: sentences to test on.
-      seed: of NumPy's default generator.
-      num_characters: size of the alphabet, CJK ideographs from U+4E00 on.
-      num_words: size of the lexicon.
-      words_per_sentence: the least and the largest number of words.
+      num_train: Number of sentences to train on.
+      num_test: Number of sentences to test on.
+      seed: Seed of NumPy's default generator.
+      num_characters: Size of the alphabet, CJK ideographs from U+4E00 on.
+      num_words: Size of the lexicon.
+      words_per_sentence: Least and largest number of words.
 
     Returns:
       ``(train, test, truth)``: two corpora with one column, the characters, and labels
-      B, I, E, S, and the lexicon.
+      B, I, E, S; and the lexicon.
     """
     checks.whole(num_train=num_train, num_test=num_test, num_words=num_words)
     checks.whole(num_characters=num_characters)
@@ -103,13 +103,13 @@ class BilinearTruth(NamedTuple):
     """The planted weights of a labelling task.
 
     Attributes:
-      first_order: (K, S, S+1) float64, the blocks W_k; row: label, column: label
-        before it, the last column for the start. Each has Frobenius norm 1.
+      first_order: (K, S, S+1) float64, the blocks W_k. Rows are labels, columns are
+        previous labels, the last column is the start. Each has Frobenius norm 1.
       zero_order: (K, S) float64, each row of norm 1, or None.
-      margin: least difference between the scores of the best and the second best path
-        over all sentences made. Divided by the sum of the trace norms of the blocks it
-        is the margin of BOL-D1.
-      clean_labels: (num_tokens,) int32, the training labels before noise.
+      margin: Smallest difference between the scores of the best and the second best
+        path, over all sentences made. Divided by the sum of the trace norms of the
+        blocks, it is the margin of BOL-D1.
+      clean_labels: (num_tokens,) int32, training labels before noise.
     """
 
     first_order: np.ndarray
@@ -135,28 +135,28 @@ def bilinear_task(
     r"""Make first-order labelling with planted low-rank blocks (BOL-M2).
 
     The score of a labelling is :math:`\sum_i\sum_{k\in f_i} W_k[y_i, y_{i-1}]`, plus
-    :math:`w_k[y_i]` if asked for; :math:`W_k` is a sum of `rank` Gaussian outer
+    :math:`w_k[y_i]` with `zero_order`. :math:`W_k` is a sum of `rank` Gaussian outer
     products. The labels are the exact best path. Template j draws its feature uniformly
     from its own ``num_features / num_templates`` ids.
 
     Args:
-      num_train: sentences to train on.
-      num_test: sentences to test on.
-      seed: of NumPy's default generator.
+      num_train: Number of sentences to train on.
+      num_test: Number of sentences to test on.
+      seed: Seed of NumPy's default generator.
       num_features: K, a multiple of `num_templates`.
       num_labels: S, at least 2.
-      num_templates: features active at each position.
-      lengths: the least and the largest length of a sentence; uniform between.
-      rank: of each block, 1 to S.
-      zero_order: whether to plant weights on the label too.
-      noise: share of training labels replaced by another one; 0 is separable.
-      margin: sentences whose best path leads by less are not used.
+      num_templates: Number of features active at each position.
+      lengths: Least and largest length of a sentence; lengths are uniform between.
+      rank: Rank of each block, 1 to S.
+      zero_order: True to plant weights on the label too.
+      noise: Share of training labels replaced by another label; 0 is separable.
+      margin: Least lead of the best path; other sentences are not used.
 
     Returns:
       ``(train, test, truth)``: two corpora of ids and the planted weights.
 
     Raises:
-      InputError: if an argument is out of range or hardly any sentence has the margin.
+      InputError: If an argument is out of range or hardly any sentence has the margin.
     """
     checks.whole(num_train=num_train, num_test=num_test, num_templates=num_templates)
     checks.whole(num_features=num_features)
@@ -225,11 +225,11 @@ def bilinear_task(
 def _best_paths(
     scores: np.ndarray, lengths: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Best path of each sentence, and how far it leads before the second best.
+    """Return the best path of each sentence, and its lead over the second best.
 
     Args:
       scores: (n, longest, S, S+1) score of label u after label v (S: start).
-      lengths: (n,) the true lengths, at least 1.
+      lengths: (n,) true lengths, at least 1.
 
     Returns:
       ``(labels, lead)``: (n, longest) int32, 0 beyond the length, and (n,) float64.

@@ -1,9 +1,9 @@
 """Words with outputs from a hidden automaton of few states, made from an integer seed.
 
-The task of SMM in small: an output for each letter. A word is a walk over hidden
-states; where it stands decides which letters are likely and how each of them sounds. So
-the same letter has several outputs, its neighbours tell which, and the table of scores
-that fits has the rank of the automaton.
+A small version of the task of SMM: an output for each letter. A word is a walk over
+hidden states. The state decides which letters are likely and which output each letter
+has. So one letter has several outputs, and its neighbours tell which one is right. The
+table of scores that fits has the rank of the automaton.
 """
 
 from typing import NamedTuple
@@ -25,7 +25,7 @@ class SpellingTruth(NamedTuple):
     Attributes:
       moves: (num_states, num_states) float64, probability of the next state.
       letters: (num_states, num_letters) float64, probability of each letter.
-      outputs: (num_states, num_letters) int, the output of a letter in a state.
+      outputs: (num_states, num_letters) int, output of each letter in each state.
     """
 
     moves: np.ndarray
@@ -45,17 +45,17 @@ def spelling_task(
 ) -> tuple[Corpus, Corpus, SpellingTruth]:
     """Make words whose outputs depend on the letter and on a hidden state.
 
-    The letter x sounds as ``x0``, ``x1``, ... in the states; two states may agree. The
-    walk mostly goes round: from each state to the next with probability 0.8.
+    The outputs of letter x are ``x0``, ``x1``, and so on; two states may agree. With
+    probability 0.8 the walk goes from a state to the next one in a circle.
 
     Args:
-      num_train: words to train on.
-      num_test: words to test on.
-      seed: of NumPy's default generator.
-      num_states: of the automaton.
-      num_letters: of the alphabet, at most 26.
-      lengths: the least and the largest length of a word; uniform between.
-      noise: share of the outputs of `train` replaced by another of the letter's.
+      num_train: Number of words to train on.
+      num_test: Number of words to test on.
+      seed: Seed of NumPy's default generator.
+      num_states: Number of states of the automaton.
+      num_letters: Size of the alphabet, at most 26.
+      lengths: Least and largest length of a word; lengths are uniform between.
+      noise: Share of the outputs of `train` redrawn among the outputs of the letter.
 
     Returns:
       ``(train, test, truth)``: two corpora with one column, the letters, and outputs.

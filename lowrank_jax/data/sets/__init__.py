@@ -1,1 +1,1 @@
-"""Which public data sets there are, and where they lie."""
+"""Table of the known public data sets, and the search for their files."""

@@ -11,11 +11,11 @@ class DataFile(NamedTuple):
     """One file of a data set.
 
     Attributes:
-      name: without ``.xz`` or ``.gz``.
+      name: File name without ``.xz`` or ``.gz``.
       format: ``"conll"``, ``"segmentation"``, ``"raw"`` (text not segmented),
-        ``"words"`` (one a line), ``"nettalk"``, ``"matrices"`` or ``"text"``.
-      sha256: of the unpacked content.
-      counts: what the reader of the format finds in it.
+        ``"words"`` (one per line), ``"nettalk"``, ``"matrices"`` or ``"text"``.
+      sha256: Checksum of the unpacked content.
+      counts: Counts that the reader of the format finds in the file.
     """
 
     name: str
@@ -28,12 +28,12 @@ class Dataset(NamedTuple):
     """One data set.
 
     Attributes:
-      name: of its folder.
-      title: what it is.
-      files: its files.
-      citation: what to cite.
-      terms: under which terms it may be used.
-      origin: where to get it.
+      name: Name of its folder.
+      title: Short description.
+      files: Files of the data set.
+      citation: Publication to cite.
+      terms: Terms of use.
+      origin: Place to get it from.
     """
 
     name: str

@@ -1,9 +1,10 @@
-"""The data sets the experiments use: where they are, what they must contain.
+"""The data sets that the experiments use: where they are, what they must contain.
 
 Nothing is downloaded and no data set is part of the project. A file is looked for as
-``<folder>/<data set>/<file>``, plain or with ``.xz`` or ``.gz`` behind its name, where
-the folder is the one given, else the environment variable ``LOWRANK_JAX_DATA``, else
-``lowrank_jax`` in the user's cache folder (``XDG_CACHE_HOME`` or ``~/.cache``).
+``<folder>/<data set>/<file>``, plain or with ``.xz`` or ``.gz`` after its name. If a
+folder is given, it is the only one. Else the folder in the environment variable
+``LOWRANK_JAX_DATA`` comes first, then ``lowrank_jax`` in the user's cache folder
+(``XDG_CACHE_HOME`` or ``~/.cache``).
 """
 
 import hashlib
@@ -35,12 +36,13 @@ class Status(NamedTuple):
     """What `check_files` found about one file.
 
     Attributes:
-      name: of the data set.
-      file: name without ``.xz`` or ``.gz``.
-      present: whether it was found.
-      checksum_ok: whether its unpacked content is the known one; None if not present.
-      counts_ok: whether the readers count in it what they should; None if not present.
-      message: one sentence: where it is, what is wrong, or where to get it.
+      name: Name of the data set.
+      file: Name of the file without ``.xz`` or ``.gz``.
+      present: True if the file was found.
+      checksum_ok: True if the checksum of its unpacked content is right; None if the
+        file is not present.
+      counts_ok: True if the readers find the known counts; None if it is not present.
+      message: One sentence: where the file is, what is wrong, or where to get it.
     """
 
     name: str
@@ -57,7 +59,7 @@ def data_folders(
     """Return the folders where data sets are looked for, in order.
 
     Args:
-      data_dir: if given, the only folder.
+      data_dir: The only folder to look in, if given.
     """
     if data_dir is not None:
         return [pathlib.Path(data_dir)]
@@ -73,15 +75,15 @@ def find(name: str, data_dir: str | os.PathLike[str] | None = None) -> pathlib.P
     """Find a data set or one of its files.
 
     Args:
-      name: a data set (``"conll2000"``) or a file of one (``"conll2000/train.txt"``,
-        with or without ``.xz`` or ``.gz``).
-      data_dir: if given, the only folder where to look.
+      name: Data set (``"conll2000"``) or file of one (``"conll2000/train.txt"``, with
+        or without ``.xz`` or ``.gz``).
+      data_dir: The only folder to look in, if given.
 
     Returns:
       The folder of the data set, or the file.
 
     Raises:
-      InputError: if there is no such data set or it is not present.
+      InputError: If there is no such data set or it is not present.
     """
     set_name, _, file_name = name.partition("/")
     if set_name not in DATASETS:
@@ -114,14 +116,14 @@ def check_files(
     """Check the files of data sets: present, checksum, counts.
 
     Args:
-      names: data sets; None means all.
-      data_dir: if given, the only folder where to look.
+      names: Data sets to check; None means all.
+      data_dir: The only folder to look in, if given.
 
     Returns:
-      One status a file.
+      One status per file.
 
     Raises:
-      InputError: if a name is not a known data set.
+      InputError: If a name is not a known data set.
     """
     statuses = []
     for name in DATASETS if names is None else names:
@@ -138,8 +140,8 @@ def count(path: str | os.PathLike[str], file_format: str) -> dict[str, int]:
     """Count what a file holds, with the reader of its format.
 
     Args:
-      path: the file.
-      file_format: one of the formats of `DataFile`.
+      path: File to count.
+      file_format: One of the formats of `DataFile`.
 
     Returns:
       The counts by name, as in `DataFile.counts`.
@@ -148,7 +150,7 @@ def count(path: str | os.PathLike[str], file_format: str) -> dict[str, int]:
 
 
 def _in_folder(folder: pathlib.Path, file_name: str) -> pathlib.Path | None:
-    """The folder itself if no file is named, else the file in one of its forms."""
+    """Return the folder if no file is named, else the file, plain or packed."""
     if not file_name:
         return folder if folder.is_dir() else None
     forms = (folder / (file_name + suffix) for suffix in _SUFFIXES)
@@ -158,7 +160,7 @@ def _in_folder(folder: pathlib.Path, file_name: str) -> pathlib.Path | None:
 def _status(
     dataset: Dataset, file: DataFile, data_dir: str | os.PathLike[str] | None
 ) -> Status:
-    """Check one file."""
+    """Return the status of one file."""
     try:
         path = find(f"{dataset.name}/{file.name}", data_dir)
     except InputError as error:

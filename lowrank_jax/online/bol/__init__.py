@@ -13,12 +13,13 @@ with :math:`\eta_t = C` on a mistake and 0 otherwise. The variants differ in the
 ``"exact"``  the true :math:`\nabla F_1^*`: one block only, a diagnostic
 ===========  =====================================================================
 
-0-order features and label transitions stand beside (BOL-X1) with
-:math:`w_t = w_{t-1} + C\,\Delta\hat\Phi^t`. Matrices without blocks: `bol_dense`.
+The 0-order features and label transitions (BOL-X1) move by
+:math:`w_t = w_{t-1} + C\,\Delta\hat\Phi^t`. For matrices without blocks, see
+`bol_dense`.
 
-The certificate (DR-B4) needs, of each round, :math:`B_t = F^*(\Theta_t) -
-F^*(\Theta_{t-1}) - C\langle W_{t-1}, \Delta\Phi^t\rangle`; it bounds the regret for any
-:math:`W_{t-1}`, also where the map is not exact, as long as :math:`F^*` is.
+Of each round, the certificate (DR-B4) needs :math:`B_t = F^*(\Theta_t) -
+F^*(\Theta_{t-1}) - C\langle W_{t-1}, \Delta\Phi^t\rangle`. It bounds the regret for any
+:math:`W_{t-1}`, even if the map is not exact, as long as :math:`F^*` is exact.
 """
 
 from typing import NamedTuple
@@ -55,7 +56,7 @@ class Info(NamedTuple):
     conjugate: jax.Array  # ()  F*(Theta_t)
     bregman: jax.Array  # ()  B_t (DR-B4)
     sigma_1: jax.Array  # ()  "block": largest of a touched block; else of all Theta
-    ratio: jax.Array  # ()  sigma_{r+1} / sigma_r likewise, if recorded, else nan
+    ratio: jax.Array  # ()  sigma_{r+1} / sigma_r, same scope, if recorded, else nan
     residual: jax.Array  # ()  largest move of a singular vector in the last step
     predicted: jax.Array | None = None  # (window,) int32, if recorded
 
@@ -75,20 +76,20 @@ def learner(
 
     Args:
       variant: ``"block"``, ``"paper"`` or ``"exact"``; see the module.
-      rank: of each block, at least 1. Other than 1 only with ``"block"``. Static.
-      step_size: :math:`C`, positive. May be traced. It changes the reported loss and
-        bound only: predictions do not depend on it (errata of Alg2).
-      averaging: ``"dual"`` averages Theta and maps once (DR-B9; not for ``"paper"``,
-        whose map is not a function of Theta), ``"factors"`` averages alpha, beta and
-        scale one by one (BOL-X2), ``"none"`` takes the last iterate. By default
-        ``"dual"``, for ``"paper"`` ``"factors"``.
-      num_power_steps: subspace iterations a round on each touched block, for the
-        mirror map of ``"block"`` and for sigma_1 of ``"paper"``. Static.
+      rank: Rank of each block, at least 1. Other than 1 only with ``"block"``. Static.
+      step_size: :math:`C`, positive. May be traced. It changes only the reported loss
+        and bound; predictions do not depend on it (errata of Alg2).
+      averaging: ``"dual"`` averages Theta and maps once (DR-B9). It is not for
+        ``"paper"``, whose map is not a function of Theta. ``"factors"`` averages alpha,
+        beta and scale one by one (BOL-X2). ``"none"`` takes the last iterate. The
+        default is ``"dual"``, or ``"factors"`` for ``"paper"``.
+      num_power_steps: Number of subspace iterations per round on each touched block,
+        for the mirror map of ``"block"`` and for sigma_1 of ``"paper"``. Static.
       num_inner_steps: R of Algorithm 2, for ``"paper"``. Static.
-      record: ``"ratio"`` asks for sigma_2 / sigma_1 each round, an SVD;
-        ``"predicted"`` for the predicted labels, from which a certificate of the run
-        against any model is made (`certify`). Static.
-      dtype: of the weights.
+      record: ``"ratio"`` records sigma_2 / sigma_1 of each round, by an SVD.
+        ``"predicted"`` records the predicted labels; `certify` needs them to certify
+        the run against any model. Static.
+      dtype: Type of the weights.
     """
     checks.choice(VARIANTS, variant=variant)
     checks.whole(
@@ -184,7 +185,7 @@ def learner(
 
 
 class _Seen(NamedTuple):
-    """What the mirror map has to tell of this round."""
+    """Numbers that the mirror map reports of this round."""
 
     growth: jax.Array  # ()  of the first-order part of F*
     sigma_1: jax.Array  # ()
@@ -226,8 +227,8 @@ def _init(
     nudge = jax.random.normal(key, (rank, labels + 1), dtype)
     pair, sigma, block = None, None, None
     if variant == "paper":
-        # Alg. 2 starts from the uniform pair; as multiples of 1 it needs no K in
-        # each entry. The scale, sigma_1(Theta_0), is 0.
+        # Alg. 2 starts from the uniform pair. Its entries are kept as multiples of 1,
+        # so they need no K. The scale, sigma_1(Theta_0), is 0.
         ones = bilinear.join(
             jnp.ones((1, 1, labels), dtype), jnp.ones((1, 1, labels + 1), dtype)
         )

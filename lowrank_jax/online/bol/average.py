@@ -22,13 +22,13 @@ __all__ = ["final_params"]
 def final_params(
     state: State, *, num_power_steps: int = 64, chunk_size: int = 256
 ) -> bilinear.Params:
-    """Return the model to predict with, averaged as the learner was told to.
+    """Return the model to predict with, averaged as set in the learner.
 
     Args:
-      state: of any variant.
-      num_power_steps: about so many steps of subspace iteration at most for the mirror
-        map of the average; a chunk of blocks stops where it has converged.
-      chunk_size: blocks mapped at a time; bounds the memory.
+      state: State of any variant.
+      num_power_steps: Approximate limit on the steps of subspace iteration for the
+        mirror map of the average. A chunk of blocks stops when it has converged.
+      chunk_size: Number of blocks mapped at a time; it bounds the memory.
     """
     params, sums = state.params, state.sums
     if sums is None:
@@ -62,10 +62,10 @@ def final_params(
 def _mean_blocks(
     state: State, num_rounds: jax.Array, num_power_steps: int, chunk_size: int
 ) -> jax.Array:
-    """Map the average of Theta, block by block (DR-B9); returns columns S..
+    """Return the mirror map of the average of Theta (DR-B9), as columns S and above.
 
-    Most blocks were never touched: their average is zero, as is their map, and they are
-    passed over. A block may have come back to zero and have an average all the same.
+    Most blocks were never touched. Their average and its map are zero, so they are
+    skipped. A block that has come back to zero may still have a nonzero average.
     """
     assert state.sums is not None and state.sums.blocks is not None
     block_sums = state.sums.blocks
@@ -92,8 +92,8 @@ def _mean_blocks(
             return (found.left * found.left).sum(axis=(1, 2))
 
         def goes_on(carry: Carry) -> jax.Array:
-            # Where two singular values tie the vectors never settle, the energy
-            # does: it is what the model is chosen for.
+            # If two singular values tie, the vectors never settle but the energy
+            # does. The energy is what the map maximises.
             step, before, found = carry
             has_grown = energy(found) > (1 + tolerance) * before
             return (step < num_power_steps) & has_grown.any()
@@ -115,7 +115,7 @@ def _mean_blocks(
 def _mean_exact(
     state: State, num_rounds: jax.Array, shape: tuple[int, ...]
 ) -> jax.Array:
-    """Map the average of Theta by the true mirror map: one block."""
+    """Return the exact mirror map of the average of Theta: one block."""
     assert state.sums is not None and state.sums.blocks is not None
     labels = state.blocks.shape[1]
     mean = state.blocks - state.sums.blocks / num_rounds

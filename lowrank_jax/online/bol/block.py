@@ -1,6 +1,6 @@
 r"""Block-rank-r mirror descent (DR-B6, DR-B5; the corrected form of BOL-Alg2).
 
-With block-diagonal features (BOL-M2) the dual is block-diagonal too, and the separable
+With block-diagonal features (BOL-M2) the dual is block-diagonal too. The separable
 penalty :math:`\frac12\sum_k\|W_k\|^2` on blocks of rank at most r has
 
 .. math:: F^*(\Theta) = \tfrac12 \sum_k \sum_{j\le r} \sigma_j(\Theta_k)^2, \qquad
@@ -8,7 +8,7 @@ penalty :math:`\frac12\sum_k\|W_k\|^2` on blocks of rank at most r has
       \Big(\sum_{j\le r} \sigma_j u_j v_j^\top\Big).
 
 A round touches the blocks of the features at the positions where the label pairs
-differ. Each is moved, then mapped by a few warm-started steps of subspace iteration;
+differ. Each is moved, then mapped by a few warm-started steps of subspace iteration.
 :math:`\alpha_{kj} = \Theta_k v_j` carries the singular value, :math:`\beta_{kj} = v_j`.
 """
 
@@ -26,8 +26,8 @@ from lowrank_jax.types import Sentence
 
 __all__ = ["Mapped", "Moved", "Sums", "first_of_its_kind", "map_blocks", "move"]
 
-# A warm start can lie exactly in an invariant subspace of a block of small integers
-# and would stay there for ever. This much of a fixed random vector lets it out.
+# In a block of small integers, a warm start can lie exactly in an invariant subspace
+# and would stay there. This share of a fixed random vector (the nudge) frees it.
 NUDGE = 0.1
 
 
@@ -41,14 +41,14 @@ class Sums(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """After ``Theta + step * dPhi``, before the mirror map."""
+    """Tables after ``Theta + step * dPhi``, before the mirror map."""
 
     table: jax.Array
     transitions: jax.Array | None
     blocks: jax.Array
     sums: Sums | None
     margin: jax.Array  # ()  <W_{t-1}, dPhi>
-    growth: jax.Array  # ()  of ||w||^2 / 2, the 0-order part of F*
+    growth: jax.Array  # ()  growth of ||w||^2 / 2, the 0-order part of F*
 
 
 def move(
@@ -99,11 +99,11 @@ def move(
 
 
 class Mapped(NamedTuple):
-    """After the mirror map of the touched blocks."""
+    """Tables after the mirror map of the touched blocks."""
 
     table: jax.Array
     factor_sums: jax.Array | None  # (K + 1, width): lazy sums of the factors (BOL-X2)
-    growth: jax.Array  # ()  of the first-order part of F*
+    growth: jax.Array  # ()  growth of the first-order part of F*
     sigma_1: jax.Array  # ()  largest sigma_1 of a touched block
     ratio: jax.Array  # ()  largest sigma_{r+1} / sigma_r of a touched block, if asked
     residual: jax.Array  # ()  largest move of a singular vector in the last step
@@ -123,8 +123,8 @@ def map_blocks(
 ) -> Mapped:
     """Set alpha and beta of the touched blocks to the mirror map of Theta.
 
-    A block that two positions touch is mapped twice, the second time from where the
-    first has come to; the growth of F* telescopes.
+    A block touched at two positions is mapped twice; the second map starts from the
+    result of the first. The two increments of F* add up to the total.
     """
     space, dtype = example.space, table.dtype
     labels = space.num_labels
@@ -154,7 +154,7 @@ def map_blocks(
         ratio = mapped.ratio
         if wants_ratio:
             sigma = jnp.linalg.svd(theta, compute_uv=False)
-            if rank < sigma.shape[1]:  # at full rank nothing is left: 0
+            if rank < sigma.shape[1]:  # at full rank there is no sigma_{r+1}: 0
                 last, next_one = sigma[:, rank - 1], sigma[:, rank]
                 share = next_one / jnp.where(last > 0, last, 1)
                 ratio = jnp.maximum(ratio, share.max())
@@ -173,7 +173,7 @@ def map_blocks(
 
 
 def top_energy(left: jax.Array) -> jax.Array:
-    """Return the largest squared column of Theta V over blocks and ranks."""
+    """Return the largest squared norm of a column of Theta V, over blocks and ranks."""
     return (left * left).sum(axis=2).max()
 
 

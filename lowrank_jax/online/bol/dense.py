@@ -1,7 +1,7 @@
-r"""BOL on dense matrix features: no blocks, as the theory has it (BOL-M1, BOL-Eq1).
+r"""BOL on dense matrix features, without blocks, as in the theory (BOL-M1, BOL-Eq1).
 
-An example offers candidates :math:`\Phi(x, y) \in \mathbb R^{m\times n}` and names the
-right one; a binary task is the pair :math:`\pm\frac12 X`. Round :math:`t` is
+An example has candidates :math:`\Phi(x, y) \in \mathbb R^{m\times n}` and the index of
+the right one. A binary task is the pair :math:`\pm\frac12 X`. Round :math:`t` is
 
 .. math:: \bar y^t = \arg\max_y \langle W_{t-1}, \Phi(x^t, y)\rangle, \qquad
    \Theta_t = \Theta_{t-1} + C\,\Delta\Phi^t, \qquad W_t = \nabla F^*(\Theta_t)
@@ -15,7 +15,7 @@ right one; a binary task is the pair :math:`\pm\frac12 X`. Round :math:`t` is
 ``"frobenius"``  :math:`F^*=\frac12\|\Theta\|_F^2`: the perceptron on matrices
 ===============  ================================================================
 
-:math:`\sigma_1` is exact (SVD) in all of them: this learner is for small matrices.
+:math:`\sigma_1` is exact (SVD) in all variants, so this learner is for small matrices.
 """
 
 from typing import NamedTuple
@@ -81,7 +81,7 @@ class Info(NamedTuple):
     dual_increment: jax.Array  # ()  Delta_t (BOL-N5)
     conjugate: jax.Array  # ()  F*(Theta_t)
     bregman: jax.Array  # ()  B_t (DR-B4)
-    sigma_1: jax.Array  # ()  of Theta_t
+    sigma_1: jax.Array  # ()  sigma_1(Theta_t)
     ratio: jax.Array  # ()  sigma_{k+1} / sigma_k of Theta_t, k the rank
     residual: jax.Array  # ()  1 - |cos| between alpha and u_1
 
@@ -94,14 +94,14 @@ def learner(
     averaging: str = "none",
     num_inner_steps: int = 4,
 ) -> Learner:
-    """Build the pair ``(init, update)``; both are pure. The dtype is the example's.
+    """Build the pair ``(init, update)``; both are pure. The example sets the dtype.
 
     Args:
-      variant: see the module.
-      rank: at least 1; other than 1 only with ``"exact"``. Static.
+      variant: ``"exact"``, ``"power"``, ``"paper"`` or ``"frobenius"``; see the module.
+      rank: Rank of W, at least 1; other than 1 only with ``"exact"``. Static.
       step_size: :math:`C`, positive. May be traced.
-      averaging: ``"none"``, ``"dual"`` (DR-B9: the exact map of the mean of Theta,
-        whatever map the rounds used) or ``"factors"`` (BOL-X2).
+      averaging: ``"none"``, ``"dual"`` or ``"factors"`` (BOL-X2). ``"dual"`` takes the
+        exact map of the mean of Theta, for every variant (DR-B9).
       num_inner_steps: R, for ``"power"`` and ``"paper"``. Static.
     """
     checks.choice(VARIANTS, variant=variant)
@@ -176,7 +176,7 @@ def learner(
             sigma,
             vt,
         )
-        # A round without a mistake leaves everything as it was.
+        # A round without a mistake changes nothing.
         left = jnp.where(is_mistake, left, state.left)
         right = jnp.where(is_mistake, right, state.right)
         scale = jnp.where(is_mistake, scale, state.scale)
@@ -237,7 +237,7 @@ def _map(
     one = jnp.ones((), theta.dtype)
     if variant == "exact":
         left, right = (u[:, :rank] * sigma[None, :rank]).T, vt[:rank]
-        # Signs as in the pair before (errata of BOL-X2).
+        # Signs agree with the pair before (errata of BOL-X2).
         agreement = (left * state.left).sum(axis=1) + (right * state.right).sum(axis=1)
         sign = jnp.where(agreement < 0, -1, 1).astype(theta.dtype)[:, None]
         return sign * left, sign * right, one
@@ -261,13 +261,13 @@ def _map(
 
 
 def _unit(vector: jax.Array, otherwise: jax.Array) -> jax.Array:
-    """Return the vector at length 1, or `otherwise` if it is zero."""
+    """Return the vector scaled to length 1, or `otherwise` if it is zero."""
     length = jnp.sqrt((vector * vector).sum())
     return jnp.where(length > 0, vector / jnp.where(length > 0, length, 1), otherwise)
 
 
 def final_params(state: State) -> jax.Array:
-    """Return the W (m, n) to predict with, averaged as the learner was told to."""
+    """Return the W (m, n) to predict with, averaged as set in the learner."""
     if state.sums is None:
         return state.params
     num_rounds = jnp.maximum(state.num_rounds, 1).astype(state.theta.dtype)

@@ -1,9 +1,10 @@
 r"""The true mirror map of BOL-Eq8 for block-diagonal features: a diagnostic.
 
-:math:`\nabla F_1^*(\Theta) = \sigma_1 u_1 v_1^\top` (BOL-P2) of a block-diagonal Theta
-lives in the one block with the largest :math:`\sigma_1`: every other feature weighs 0
-(errata of BOL-Alg2 (a), proved). This variant shows it. An SVD of each touched block
-gives the singular values; signs are aligned with the pair before (errata of BOL-X2).
+For a block-diagonal Theta, :math:`\nabla F_1^*(\Theta) = \sigma_1 u_1 v_1^\top`
+(BOL-P2) lies in the one block with the largest :math:`\sigma_1`. Every other feature
+has weight 0 (errata of BOL-Alg2 (a), proved). This variant shows it. An SVD of each
+touched block gives the singular values. Signs agree with the pair before (errata of
+BOL-X2).
 """
 
 import jax
@@ -24,7 +25,7 @@ def track_sigma(
     example: Sentence,
     differences: mistakes.Differences,
 ) -> max_tree.MaxTree:
-    """Renew the leading singular value of each touched block by an SVD."""
+    """Update the leading singular value of each touched block by an SVD."""
     space = example.space
 
     def one(n: jax.Array, sigma: max_tree.MaxTree) -> max_tree.MaxTree:
@@ -48,8 +49,8 @@ def map_top(
     """Move the only block in use to where sigma_1 is largest.
 
     Returns:
-      The table, the index of the block, and its change of the factors' columns
-      as two rows: of the old block and of the new one (for averaging).
+      The table, the index of the new block, and the change of the factors' columns.
+      The change serves averaging; it has a row for the old block and one for the new.
     """
     index = max_tree.argmax(sigma)
     theta = blocks[index]

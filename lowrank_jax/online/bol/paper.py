@@ -1,4 +1,4 @@
-r"""Algorithm 2 of the paper, literally: Eq. (9)-(12) on the touched blocks.
+r"""Algorithm 2 of the paper as printed: Eq. (9)-(12) on the touched blocks.
 
 With unit :math:`\alpha, \beta`, :math:`\sigma_1 = \sigma_1(\Theta_{t-1})` and
 :math:`\Delta\alpha^{(0)} = \Delta\beta^{(0)} = 0`,
@@ -11,15 +11,15 @@ With unit :math:`\alpha, \beta`, :math:`\sigma_1 = \sigma_1(\Theta_{t-1})` and
        (C\,\Delta\Phi_t^\top\alpha_{t-1} + \Theta_t^\top\,\Delta\alpha^{(\tau)})
        \qquad (11),\ (12)
 
-for R steps, then both are normalised. Theta is block-diagonal, so each touched block
-goes its own way but for the shared :math:`\sigma_1 = \max_k \sigma_1(\Theta_k)`, the
-maximum over all blocks, kept in a tree (errata of BOL-Eq9-12 (b)); in the round of the
-first mistake :math:`\sigma_1(\Theta_1)` stands in (c). The value of a touched block is
-found by warm-started power steps: a lower bound.
+for R steps, then both are normalised. Theta is block-diagonal, so the touched blocks
+are independent except for the shared :math:`\sigma_1 = \max_k \sigma_1(\Theta_k)`. This
+maximum over all blocks is kept in a tree (errata of BOL-Eq9-12 (b)). In the round of
+the first mistake :math:`\sigma_1(\Theta_1)` replaces it (c). The singular value of a
+touched block comes from warm-started power steps and is a lower bound.
 
-Normalising all K blocks each round would cost O(K): the table holds
-:math:`A = \alpha/c_\alpha` and :math:`B = \beta/c_\beta`, and only the two numbers
-change for the blocks that nothing touched.
+Normalising all K blocks each round would cost O(K). The table therefore holds
+:math:`A = \alpha/c_\alpha` and :math:`B = \beta/c_\beta`. For blocks that are not
+touched, only the two numbers change.
 """
 
 from typing import NamedTuple
@@ -39,14 +39,14 @@ __all__ = ["Pair", "Stepped", "collect", "step_blocks", "track_sigma"]
 
 
 class Pair(NamedTuple):
-    r"""What Alg. 2 keeps beside Theta and the table."""
+    r"""What Alg. 2 keeps in addition to Theta and the table."""
 
     pending: (
         jax.Array
     )  # (K+1, S + stride)  C dPhi beta, C dPhi' alpha; 0 between rounds
     top_right: jax.Array  # (K + 1, S + 1)  leading right vectors, for sigma_1
     sigma: max_tree.MaxTree  # sigma_1(Theta_k) of all blocks
-    growth: jax.Array  # (2,)  ||A||^2 and ||B||^2 less their start
+    growth: jax.Array  # (2,)  ||A||^2 and ||B||^2 minus their start
     start: jax.Array  # (2,)  ||A||^2 and ||B||^2 of the start
     weight_sums: jax.Array  # (2,)  sums over rounds of c_alpha, c_beta (BOL-X2)
 
@@ -86,7 +86,7 @@ def collect(
 
 
 class Stepped(NamedTuple):
-    """After R steps of Eq. (9)-(12) on all touched blocks."""
+    """Tables after R steps of Eq. (9)-(12) on all touched blocks."""
 
     table: jax.Array
     factor_sums: jax.Array | None
@@ -105,7 +105,7 @@ def step_blocks(
     *,
     num_steps: int,
 ) -> Stepped:
-    """Run Eq. (9)-(12); a block met a second time has nothing pending and rests."""
+    """Run Eq. (9)-(12). A block met a second time has nothing pending and stays."""
     space, dtype = example.space, table.dtype
     labels = space.num_labels
     c_alpha, c_beta = normalisers(pair)
@@ -126,7 +126,7 @@ def step_blocks(
             delta_alpha = (c_beta / c_alpha) * (push_alpha + image) / sigma_1  # Eq. (9)
             image = jnp.einsum("kuv,ku->kv", theta, delta_alpha)
             delta_beta = (c_alpha / c_beta) * (push_beta + image) / sigma_1  # Eq. (11)
-        # A repeated id in one row would be moved twice: its equals rest.
+        # A repeated id in one row would be moved twice, so only the first moves.
         is_first = first_of_its_kind(ids)[:, None]
         new_alpha = alpha + delta_alpha  # Eq. (10)
         new_beta = beta + delta_beta  # Eq. (12)
@@ -155,7 +155,7 @@ def step_blocks(
             table=stepped.table.at[ids, labels:].set(columns, mode="promise_in_bounds"),
             factor_sums=factor_sums,
             pending=stepped.pending.at[ids].set(
-                # Zeros that depend on what was read: no copy of the whole (see moves).
+                # Zeros that depend on the values read prevent a copy of the table.
                 jnp.where(jnp.isnan(waiting), waiting, jnp.zeros((), dtype)),
                 mode="promise_in_bounds",
             ),
@@ -176,7 +176,7 @@ def track_sigma(
     *,
     num_steps: int,
 ) -> tuple[jax.Array, max_tree.MaxTree, jax.Array]:
-    """Renew sigma_1 of the touched blocks, and the maximum over all.
+    """Update sigma_1 of the touched blocks, and the maximum over all blocks.
 
     Returns:
       The leading right vectors, the tree, and the largest residual.
@@ -204,6 +204,6 @@ def track_sigma(
 
 
 def normalisers(pair: Pair) -> tuple[jax.Array, jax.Array]:
-    r"""Return :math:`c_\alpha, c_\beta`, which make the pair of unit length."""
+    r"""Return :math:`c_\alpha, c_\beta`, which scale the pair to unit length."""
     norms = lax.rsqrt(pair.start + pair.growth)
     return norms[0], norms[1]
