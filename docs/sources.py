@@ -1,7 +1,8 @@
 """Fill pages with pieces of the sources, so that a page shows what the code is.
 
-A comment such as ``<!-- source: lowrank_jax/types.py Learner -->`` stands before a block
-of code, which is written from the file. A name may have dots: ``learner.update``.
+A comment such as ``<!-- source: lowrank_jax/types.py Learner -->`` stands before a
+block of code, which is written from the file. A name may have dots:
+``learner.update``.
 
 python docs/sources.py          # rewrite docs/core.md
 python docs/sources.py --check  # status 1 if it is not what the sources say

@@ -31,14 +31,14 @@ __all__ = ["mesh", "shard", "shard_rows", "spread"]
 
 
 def mesh(num_devices: int | None = None, *, axis: str = "data") -> Mesh:
-    """Return the first devices in a row, those of all processes counted.
+    """Return the first devices in a row, over all processes.
 
     Args:
-      num_devices: how many; None takes all there are.
-      axis: name of the one axis.
+      num_devices: Number of devices; None takes all there are.
+      axis: Name of the one axis.
 
     Raises:
-      InputError: if there are not so many.
+      InputError: If there are not so many.
     """
     devices = jax.devices()
     if num_devices is None:
@@ -65,14 +65,14 @@ def shard(labelled: Labelled, mesh: Mesh) -> Labelled:
     one, so make the `Labelled` of arrays of the host where that is too much.
 
     Args:
-      labelled: the matrices, the same in each process. Not to be traced.
-      mesh: of one axis.
+      labelled: Matrices, the same in each process. Not to be traced.
+      mesh: Mesh of one axis.
 
     Returns:
       The same with n rounded up to a multiple of the devices.
 
     Raises:
-      InputError: if the parts differ in n.
+      InputError: If the parts differ in n.
     """
     host = jax.tree.map(np.asarray, labelled)  # a file mapped into memory stays there
     sizes = {part.shape[0] for part in host if part is not None}
@@ -110,12 +110,12 @@ def shard_rows(tree: Any, mesh: Mesh, *, num_features: int) -> Any:
     if it averages in the dual: its time grows with the square of K).
 
     Args:
-      tree: parameters or a state.
-      mesh: of one axis.
+      tree: Parameters or a state.
+      mesh: Mesh of one axis.
       num_features: K, `Space.num_features`.
 
     Raises:
-      InputError: if nothing in the tree is such a table.
+      InputError: If nothing in the tree is such a table.
     """
     checks.whole(num_features=num_features)
     num_rows = num_features + 1
@@ -149,16 +149,16 @@ def spread(
     stopping rule (`loops.converge`) ends where the slowest run of that device does.
 
     Args:
-      function: of one run, pure.
-      mesh: of one axis.
+      function: Pure function of one run.
+      mesh: Mesh of one axis.
       in_axes: 0 if all arguments are stacked over runs, or for each argument 0, or None
         where all runs are given the same: that is copied to all devices.
 
     Returns:
-      A function of the stacked arguments; its results are stacked likewise, in order.
+      Function of the stacked arguments. Its results are stacked in the same order.
 
     Raises:
-      InputError: if `in_axes` is something else, or the runs are not as many in all
+      InputError: If `in_axes` is something else, or the runs are not as many in all
         stacked arguments.
     """
     axis = _axis(mesh)
@@ -207,8 +207,8 @@ def _axis(mesh: Mesh) -> str:
     """Return the name of the one axis."""
     if len(mesh.axis_names) != 1:
         raise InputError(
-            f"`mesh` must have one axis, got {mesh.axis_names}; `parallel.mesh` makes "
-            "such a one."
+            f"`mesh` must have one axis, got {mesh.axis_names}; `sharding.mesh` makes "
+            "one."
         )
     return mesh.axis_names[0]
 

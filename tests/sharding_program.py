@@ -1,4 +1,4 @@
-"""What `test_parallel.py` runs on four devices of the host, and in two processes.
+"""What `test_sharding.py` runs on four devices of the host, and in two processes.
 
 Without arguments: prints one JSON object, from claims to numbers or truths. With a
 process index and a port: one of two processes that fit together.

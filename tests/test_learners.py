@@ -70,7 +70,7 @@ def whole_corpora(dtype):
     sequences = random_task(
         ("01", "0"), has_transitions=True, num_sentences=3, max_length=3
     )
-    lanes = crf.lay_out(sequences)
+    lanes = streams.lanes.lanes(sequences)
     return jax.tree.map(lambda part: jnp.stack([jnp.asarray(part)] * 3), lanes)
 
 
@@ -98,14 +98,14 @@ def lattice_batches(dtype):
     del dtype
     alphabet, few, _ = words.task()
     return jax.tree.map(
-        jnp.asarray, stochastic.lay_out_batches(alphabet, few, num_batches=3)
+        jnp.asarray, streams.words.batches(alphabet, few, num_batches=3)
     )
 
 
 def latent_words(dtype):
     del dtype
     alphabet, few, _ = words.task()
-    data = latent_svm.lay_out(alphabet, few)
+    data = latent_svm.padded_words(alphabet, few)
     return jax.tree.map(lambda part: jnp.stack([part] * 3), data)
 
 
@@ -117,13 +117,13 @@ def three_words():
 
 def trigram_lattices(dtype):
     del dtype
-    data = trigram_crf.lay_out(*three_words())
+    data = trigram_crf.lettered_lattice(*three_words())
     return jax.tree.map(lambda part: jnp.stack([jnp.asarray(part)] * 3), data)
 
 
 def trigram_words(dtype):
     del dtype
-    return trigram_perceptron.lay_out(*three_words())
+    return trigram_perceptron.stream(*three_words()).examples
 
 
 #: Examples of learners that take all of a corpus at once.

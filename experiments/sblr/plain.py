@@ -5,7 +5,7 @@ The same blocks, inner method and tolerances as ``batch.bcpd`` with
 :math:`\operatorname{tr}(U^\top X_i V) + b` and the gradient
 :math:`\sum_i g_i X_i V` (SBLR-Eq6, Eq12) of each inner step come from the matrices
 themselves, once read for both, and not from products kept while a block is solved.
-For the times of `sblr_table1` alone: `batch.bcpd` does the same work sooner.
+It serves `sblr.table1` alone: `batch.bcpd` does the same work sooner.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,8 @@ import jax
 from jax import lax
 
 from lowrank_jax.batch.sblr import bcpd
-from lowrank_jax.batch.sblr.block_step import Block, Search, Stepped, minimise
+from lowrank_jax.batch.sblr.block_step import Block, Stepped, minimise
+from lowrank_jax.batch.sblr.start import start_params
 from lowrank_jax.linalg import penalties
 from lowrank_jax.linalg.penalties import Penalty
 from lowrank_jax.models import bilinear_logit
@@ -39,23 +40,24 @@ def learner(
 ) -> Learner:
     """Build ``(init, update)`` of rank 1, as `bcpd.learner`.
 
-    `State` and `Info` are those of `bcpd`. The numbers may be traced.
+    `State` and `Info` come from `bcpd`. The numbers may be traced.
     """
     left = penalties.elastic_net(l1=mu1, l2=mu2)
     right = penalties.elastic_net(l1=nu1, l2=nu2)
     parts = bcpd.stages(
-        left,
-        right,
-        Search("backtracking", 1.5, 1e-6),  # its least constant is in `Info` alone
-        solver="minimise",
-        tolerance=tolerance,
-        block_tolerance=BLOCK_TOLERANCE,
-        max_block_steps=MAX_BLOCK_STEPS,
+        bcpd.Settings(
+            left_penalty=left,
+            right_penalty=right,
+            solver="minimise",
+            tolerance=tolerance,
+            block_tolerance=BLOCK_TOLERANCE,
+            max_block_steps=MAX_BLOCK_STEPS,
+        )
     )
 
     def init(key: jax.Array, labelled: Labelled) -> bcpd.State:
         del key  # nothing is random
-        params = bcpd.start_params(labelled, rank=1, start=start)
+        params = start_params(labelled, rank=1, start=start)
         features = bilinear_logit.left_features(labelled, params.right)
         given = labelled.targets, labelled.weights
         return parts.init(params, features, *given, start == "label")

@@ -1,7 +1,7 @@
 """Learners that move by a whole data set at a time.
 
-`sblr` holds the solvers of sparse bilinear logistic regression, `smm` those of the
-spectral max-margin model, `crf` the conditional random field.
+`sblr` holds the solvers of sparse bilinear logistic regression, `smm` the solvers of
+the spectral max-margin model, `crf` the conditional random field.
 """
 
 from typing import TYPE_CHECKING

@@ -31,13 +31,13 @@ def choose(
     given: set[str],
     arguments: argparse.Namespace,
 ) -> "Selection":
-    """Choose rank and strengths, those that are not given.
+    """Choose rank and strengths, except where the user gave them.
 
     Args:
-      train: labelled matrices.
-      every: all settings of `fit`.
-      given: names of those that the user gave; they stay.
-      arguments: of the command.
+      train: Labelled matrices.
+      every: All settings of `fit`.
+      given: Names of the settings that the user gave. They stay.
+      arguments: Arguments of the command.
     """
     import numpy as np
 

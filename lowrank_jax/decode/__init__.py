@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from lowrank_jax import lazy
 
 if TYPE_CHECKING:
-    from lowrank_jax.decode.associative import best_path_parallel
     from lowrank_jax.decode.cost import (
         hamming_cost,
         loss_augmented_path,
@@ -37,26 +36,16 @@ if TYPE_CHECKING:
         safe_spread,
     )
     from lowrank_jax.decode.scores import Path, Scores, allow_labels
-    from lowrank_jax.decode.trigram import (
-        best_path_trigram,
-        factor_scores,
-        log_partition_trigram,
-        marginals_trigram,
-    )
     from lowrank_jax.decode.viterbi import best_path
     from lowrank_jax.decode.viterbi_batch import best_path_batch
 
 _MODULES = {
-    "associative": "best_path_parallel",
     "cost": "hamming_cost loss_augmented_path pair_counts path_score",
     "forward_backward": "Marginals entropy log_partition marginals sample_path",
     "k_best": "Paths k_best_paths",
     "lattice_paths": "LatticePaths best_paths paths_to_words smooth_maximum",
     "scaled": "BatchMarginals log_partition_batch marginals_batch safe_spread",
     "scores": "Path Scores allow_labels",
-    "trigram": (
-        "best_path_trigram factor_scores log_partition_trigram marginals_trigram"
-    ),
     "viterbi": "best_path",
     "viterbi_batch": "best_path_batch",
 }

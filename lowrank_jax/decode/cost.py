@@ -34,9 +34,9 @@ def hamming_cost(
     Args:
       labels: (L,) true labels; where negative (not known) every label is free.
       num_labels: S. Static.
-      scale: cost of one wrong label. May be traced.
-      dtype: of the result; None means that of `scale` if it is a JAX array, otherwise
-        the default float.
+      scale: Cost of one wrong label. May be traced.
+      dtype: Type of the result; None takes the type of `scale` if it is a JAX
+        array, otherwise the default float.
 
     Returns:
       (L, S) costs, to be added to the unary scores.
@@ -61,7 +61,7 @@ def loss_augmented_path(
     Args:
       scores: `Scores` of one sentence.
       labels: (L,) true labels.
-      length: true length; None means all L positions.
+      length: Length of the sentence; None means all L positions.
       cost: (L, S) cost of each label at each position; None means `hamming_cost`.
 
     Returns:
@@ -102,7 +102,7 @@ def pair_counts(labels: jax.Array, num_labels: int, length: Length = None) -> ja
     Args:
       labels: (L,) labels in 0..S-1, those beyond `length` ignored.
       num_labels: S. Static.
-      length: true length; None means all L positions.
+      length: Length of the sentence; None means all L positions.
 
     Returns:
       (S, S+1) int32: row = current label, column = previous, last column = start.

@@ -55,7 +55,8 @@ def log_partition(
 
     Args:
       scores: `Scores` of one sentence.
-      length: true length; None means all L positions. The empty sentence has log 1.
+      length: Length of the sentence; None means all L positions. The empty sentence has
+        log 1.
       allowed: (L, S) booleans, False forbids a label.
     """
     return _forward(*_prepare(scores, length, allowed))[1]
@@ -68,7 +69,7 @@ def marginals(
 
     Args:
       scores: `Scores` of one sentence.
-      length: true length; None means all L positions.
+      length: Length of the sentence; None means all L positions.
       allowed: (L, S) booleans, False forbids a label.
 
     Returns:
@@ -113,9 +114,9 @@ def sample_path(key: jax.Array, scores: Scores, length: Length = None) -> jax.Ar
     depends on the key and the position alone, so padding changes nothing.
 
     Args:
-      key: a random key.
+      key: Random key.
       scores: `Scores` of one sentence.
-      length: true length; None means all L positions.
+      length: Length of the sentence; None means all L positions.
 
     Returns:
       (L,) int32 labels, 0 beyond `length`.

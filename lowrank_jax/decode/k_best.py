@@ -51,8 +51,9 @@ def k_best_paths(
 
     Args:
       scores: `Scores` of one sentence.
-      k: how many, at least 1. Static.
-      length: true length, an integer or traced int32 (); None means all L positions.
+      k: Number of paths, at least 1. Static.
+      length: Length of the sentence, an integer or traced int32 (); None means all L
+        positions.
       allowed: (L, S) booleans, False forbids a label.
 
     Returns:

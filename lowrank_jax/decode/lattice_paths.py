@@ -85,8 +85,8 @@ def best_paths(
 
     Args:
       table: (n, n, n) or (n, n), score of each factor, oldest symbol first.
-      lattice: from `lay_out`.
-      cost: of one wrong symbol; 0 for plain decoding. May be traced.
+      lattice: Words from `streams.words.lattice`.
+      cost: Cost of one wrong symbol; 0 for plain decoding. May be traced.
     """
     flat = _flat(table, lattice)
     cost = jnp.asarray(cost, table.dtype)
@@ -143,9 +143,9 @@ def smooth_maximum(
 
     Args:
       table: (n, n, n) or (n, n), score of each factor, oldest symbol first.
-      lattice: from `lay_out`.
-      smoothing: mu, positive. May be traced.
-      cost: of one wrong symbol; 0 for none. May be traced.
+      lattice: Words from `streams.words.lattice`.
+      smoothing: Smoothing mu, positive. May be traced.
+      cost: Cost of one wrong symbol; 0 for none. May be traced.
     """
     flat = _flat(table, lattice)
     cost = jnp.asarray(cost, table.dtype)

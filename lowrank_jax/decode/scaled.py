@@ -76,7 +76,7 @@ def log_partition_batch(
       unary: (B, L, S) scores.
       pairwise: (S, S+1) shared by all, or (B, L, S, S+1).
       lengths: (B,) true lengths.
-      is_safe: whether the spread is known to be at most `safe_spread`; then the
+      is_safe: True if the spread is known to be at most `safe_spread`; then the
         logarithmic form is not compiled. Static.
 
     Returns:
@@ -115,7 +115,7 @@ def marginals_batch(
       unary: (B, L, S) scores.
       pairwise: (S, S+1) shared by all, or (B, L, S, S+1).
       lengths: (B,) true lengths.
-      is_safe: whether the spread is known to be at most `safe_spread`; then the
+      is_safe: True if the spread is known to be at most `safe_spread`; then the
         logarithmic form is not compiled, which halves the time to compile. Static.
 
     Returns:

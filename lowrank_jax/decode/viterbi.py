@@ -35,7 +35,8 @@ def best_path(
 
     Args:
       scores: `Scores` of one sentence.
-      length: true length, an integer or traced int32 (); None means all L positions.
+      length: Length of the sentence, an integer or traced int32 (); None means all L
+        positions.
       allowed: (L, S) booleans, False forbids a label (see `allow_labels`).
 
     Returns:

@@ -110,10 +110,10 @@ def _decode(
 
     Args:
       unary: (L, *state).
-      start: state at position 0.
-      lengths: state shape without the label axis.
-      forward: position and state -> greatest score by way of any previous label.
-      pairs_of: position and labels -> pairwise scores of the previous labels, a state.
+      start: State at position 0.
+      lengths: State shape without the label axis.
+      forward: Position and state -> greatest score by way of any previous label.
+      pairs_of: Position and labels -> pairwise scores of the previous labels, a state.
 
     Returns:
       Labels (L, *lengths.shape) and scores (*lengths.shape).
@@ -147,8 +147,8 @@ def _max_plus(pairs: jax.Array, best: jax.Array) -> jax.Array:
     """Return max over previous labels of pairs + best.
 
     Args:
-      pairs: axis 1 current label, axis 2 previous label, other axes as `best` or 1.
-      best: state, axis 1 previous label.
+      pairs: Axis 1 current label, axis 2 previous label, other axes as `best` or 1.
+      best: State, axis 1 previous label.
     """
     num_labels = best.shape[1]
     if num_labels > _MOST_UNROLLED:

@@ -10,6 +10,7 @@ from lowrank_jax import lazy
 from lowrank_jax.store.files import Path
 
 _NAMES = {
+    "BilinearClassifier": "classifier:BilinearClassifier",
     "Reranker": "reranker:Reranker",
     "Speller": "speller:Speller",
     "Tagger": "tagger:Tagger",
@@ -29,7 +30,7 @@ __all__ += ["load"]
 _KINDS = {
     "tagger": "tagger:Tagger",
     "word tagger": "speller:Speller",
-    "matrix classifier": "classifier:Classifier",
+    "matrix classifier": "classifier:BilinearClassifier",
     "reranker": "reranker:Reranker",
 }
 

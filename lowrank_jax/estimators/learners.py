@@ -35,8 +35,7 @@ class Spec(NamedTuple):
     """What an estimator must know of a learner.
 
     Attributes:
-      module: Module with ``learner(...)`` and ``final_params(state)``. The module of a
-        batch learner also has ``lay_out``, whose result its ``update`` takes.
+      module: Module with ``learner(...)`` and ``final_params(state)``.
       data: ``"sentences"``, ``"words"`` or ``"lists"``.
       title: Description in a few words.
       is_batch: If true, an update takes all data at once.

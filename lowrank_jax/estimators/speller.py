@@ -21,7 +21,6 @@ from lowrank_jax.estimators.base import Estimator
 from lowrank_jax.models import hankel
 from lowrank_jax.store import folder as model_folder
 from lowrank_jax.store.files import Path
-from lowrank_jax.streams import words as lattices
 from lowrank_jax.streams.words import Lattice
 
 __all__ = ["Speller"]
@@ -44,7 +43,7 @@ class Speller(Estimator):
       params_: One matrix per block of the basis.
       basis_: Arguments of `models.hankel.basis`: order, lower_orders, unfolding.
       has_boundary_: True if factors over the boundary symbol count.
-      has_end_: True if the factor that ends a word counts (`fobos.lay_out`).
+      has_end_: True if the factor that ends a word counts (`streams.words.lattice`).
       history_: One entry per iteration: objective, converged, seconds.
       hyperparameters_: All settings of the learner, ready for JSON.
       training_: Summary of the training, ready for JSON.
@@ -150,7 +149,7 @@ class Speller(Estimator):
         with jax.enable_x64(plain["dtype"] == "float64"):
             alphabet = alphabet_of(corpus)
             words = encode_words(alphabet, corpus)
-            lattice = module.lay_out(alphabet, words, order=every["order"])
+            lattice = streams.words.lattice(alphabet, words, order=every["order"])
             job = training.Job(
                 learner=learner,
                 stream=streams.Whole(jax.device_put(lattice)),
@@ -305,12 +304,9 @@ class Speller(Estimator):
 
     def _predict(self, table: jax.Array, corpus: Corpus) -> np.ndarray:
         words = encode_words(self.alphabet_, corpus)
-        lattice = lattices.lay_out(
-            words.letters,
-            words.gold,
-            words.lengths,
-            self.alphabet_.first,
-            self.alphabet_.num_candidates,
+        lattice = streams.words.lattice(
+            self.alphabet_,
+            words,
             order=int(self.basis_["order"]),
             has_end=self.has_end_,
         )

@@ -203,7 +203,7 @@ class Tagger(Estimator):
             job = training.Job(
                 learner=learner,
                 stream=(
-                    streams.Whole(module.lay_out(sequences))
+                    streams.Whole(streams.lanes.lanes(sequences))
                     if spec.is_batch
                     else streams.sentences.stream(sequences)
                 ),

@@ -16,7 +16,7 @@ def read(table: jax.Array, places: jax.Array) -> jax.Array:
 
     Args:
       table: (n, ...).
-      places: integers of any shape.
+      places: Integers of any shape.
 
     Returns:
       The entries, in the shape of `places` followed by (...).

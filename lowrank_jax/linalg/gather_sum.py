@@ -31,8 +31,8 @@ class SumPlan:
     """Which rows to add, level by level.
 
     Attributes:
-      levels: for each level, for each width w an (n, w) int32 array of row numbers of
-        the level below; the number of its rows stands for a row of zeros.
+      levels: Plan of each level: for each width w an (n, w) int32 array of row numbers
+        of the level below; the number of its rows stands for a row of zeros.
       places: (num_segments,) int32, where each segment's sum lies among the pieces of
         all levels; the number of pieces stands for a segment without rows.
     """
@@ -49,8 +49,8 @@ def plan_sums(
     Args:
       segments: (n,) integers in 0..num_segments-1, in any order.
       rows: (n,) integers in 0..num_rows-1, the row that is added into each segment.
-      num_segments: how many sums there are.
-      num_rows: of the values to come.
+      num_segments: Number of sums.
+      num_rows: Number of rows of the values to come.
     """
     order = np.argsort(segments, kind="stable")
     segments, rows = np.asarray(segments)[order], np.asarray(rows)[order]
@@ -98,7 +98,7 @@ def sum_rows(plan: SumPlan, values: jax.Array) -> jax.Array:
     """Add rows of `values` by segment.
 
     Args:
-      plan: from `plan_sums`.
+      plan: Plan from `plan_sums`.
       values: (num_rows, width).
 
     Returns:

@@ -48,12 +48,12 @@ class Overlapped(NamedTuple):
     Attributes:
       tensor: (l, m, n), X_2.
       norms: (2,) nuclear norms of its unfoldings (a|bc) and (ab|c).
-      ranks: (2,) int32, of these: singular values above the tolerance.
-      objective: () of the problem above.
-      lower_bound: () on its minimum.
-      multipliers: two (l, m, n), within the thresholds; Z less their sum is X_2.
+      ranks: (2,) int32, ranks of the unfoldings: singular values above the tolerance.
+      objective: () objective of the problem above.
+      lower_bound: () lower bound on the minimum.
+      multipliers: Two (l, m, n), within the thresholds; Z less their sum is X_2.
       num_steps: () int32, of two thresholdings each.
-      converged: () bool, whether X_1 and X_2 agree to the tolerance.
+      converged: () bool, True if X_1 and X_2 agree to the tolerance.
     """
 
     tensor: jax.Array
@@ -90,9 +90,9 @@ def overlapped_prox(
       thresholds: :math:`\tau_1` of (a|bc) and :math:`\tau_2` of (ab|c), zero or more.
         May be traced.
       start: (l, m, n), the second multiplier of a similar problem; None for 0.
-      tolerance: stop where :math:`\|X_1 - X_2\|` is at most this share of
+      tolerance: Stop where :math:`\|X_1 - X_2\|` is at most this share of
         :math:`\|Z\|`, positive. May be traced.
-      max_steps: at least 1. Static.
+      max_steps: Largest number of steps, at least 1. Static.
       svt_method: ``"gram"`` or ``"svd"``, as `svt` has them.
     """
     checks.non_negative(first_threshold=thresholds[0], second_threshold=thresholds[1])

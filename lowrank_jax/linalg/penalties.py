@@ -37,8 +37,8 @@ class Penalty(NamedTuple):
         :math:`\arg\min_x\ \text{step}\cdot h(x) + \frac12\|x-z\|^2`.
       distance: ``(x, gradient) ->`` the distance from 0 of
         :math:`\text{gradient} + \partial h(x)`: how far x is from stationary.
-      modulus: of strong convexity: :math:`h - \frac{\text{modulus}}2\|\cdot\|^2` is
-        convex.
+      modulus: Modulus of strong convexity:
+        :math:`h - \frac{\text{modulus}}2\|\cdot\|^2` is convex.
     """
 
     value: Callable[[jax.Array], jax.Array]

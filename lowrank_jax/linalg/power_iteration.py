@@ -35,7 +35,7 @@ def leading_subspace(
     Args:
       blocks: (num_blocks, m, n).
       start: (num_blocks, rank, n), need not be orthonormal.
-      num_steps: at least 1. Static.
+      num_steps: Number of steps, at least 1. Static.
     """
     right = start
     for _ in range(num_steps):

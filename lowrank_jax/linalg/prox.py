@@ -18,8 +18,8 @@ def soft_threshold(values: jax.Array, strength: float | jax.Array) -> jax.Array:
     .. math:: \mathcal S_\tau(z) = \operatorname{sign}(z)\,[|z| - \tau]_+
 
     Args:
-      values: z.
-      strength: tau.
+      values: Values z.
+      strength: Strength tau.
     """
     strength = jnp.asarray(strength, values.dtype)
     return jnp.sign(values) * jax.nn.relu(jnp.abs(values) - strength)
@@ -29,8 +29,8 @@ def squared_l2(values: jax.Array, strength: float | jax.Array) -> jax.Array:
     r"""Return the prox of :math:`\frac\tau2\|x\|^2`: :math:`z / (1 + \tau)`.
 
     Args:
-      values: z.
-      strength: tau.
+      values: Values z.
+      strength: Strength tau.
     """
     return values / (1 + jnp.asarray(strength, values.dtype))
 
@@ -41,8 +41,8 @@ def l2_norm(values: jax.Array, strength: float | jax.Array) -> jax.Array:
     .. math:: z\,[1 - \tau / \|z\|]_+
 
     Args:
-      values: z.
-      strength: tau.
+      values: Values z.
+      strength: Strength tau.
     """
     strength = jnp.asarray(strength, values.dtype)
     norm = jnp.sqrt((values * values).sum())
@@ -58,8 +58,8 @@ def elastic_net(
     .. math:: \mathcal S_{\mu_1}(z) / (1 + \mu_2)
 
     Args:
-      values: z.
-      l1_strength: mu_1.
-      l2_strength: mu_2.
+      values: Values z.
+      l1_strength: Strength mu_1.
+      l2_strength: Strength mu_2.
     """
     return squared_l2(soft_threshold(values, l1_strength), l2_strength)

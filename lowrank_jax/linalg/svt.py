@@ -35,11 +35,11 @@ class Thresholded(NamedTuple):
     Attributes:
       matrix: (m, n).
       rank: () int32, the number of singular values above the threshold.
-      nuclear_norm: () of the result.
+      nuclear_norm: () nuclear norm of the result.
       sigma_1: () the largest singular value of the result.
       right: (n, r) orthonormal; the basis to start the next iteration from.
-      is_complete: () bool, whether no singular value above the threshold was missed
-        for want of room in the basis.
+      is_complete: () bool, True if no singular value above the threshold was missed for
+        want of room in the basis.
     """
 
     matrix: jax.Array
@@ -57,7 +57,7 @@ def svt(
 
     Args:
       matrix: (m, n).
-      threshold: zero or more. May be traced.
+      threshold: Threshold, zero or more. May be traced.
       method: ``"gram"`` or ``"svd"``.
 
     Returns:
@@ -93,18 +93,18 @@ def truncated_svt(
     r"""Threshold the leading singular values, found by subspace iteration.
 
     A step reads Z twice, for :math:`Y = Z V` and :math:`Z^\top Y`; what follows is
-    small. With :math:`Y S` orthonormal, the singular values of
-    :math:`Z^\top Y S` (n, r) stand for those of Z, and the result is Y times a
-    matrix (r, n). Near the solution the columns of Y are nearly orthogonal, so S comes
+    small. With :math:`Y S` orthonormal, the singular values of :math:`Z^\top Y S`
+    (n, r) stand for the singular values of Z, and the result is Y times a matrix
+    (r, n). Near the solution the columns of Y are nearly orthogonal, so S comes
     from the Gram matrix of columns *of length 1*: small singular values keep their
     digits beside large ones, which the Gram matrix of Z takes from them.
 
     Args:
       matrix: Z (m, n).
-      threshold: zero or more. May be traced.
+      threshold: Threshold, zero or more. May be traced.
       start: V (n, r), right vectors of an earlier, similar matrix, or random ones;
         r is the largest rank the result can have, `is_complete` asks for one more.
-      num_steps: of the iteration, at least 1. Static.
+      num_steps: Number of iterations, at least 1. Static.
     """
     checks.whole(num_steps=num_steps)
     threshold = jnp.asarray(threshold, matrix.dtype)

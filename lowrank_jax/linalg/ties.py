@@ -37,10 +37,10 @@ class Tied(NamedTuple):
 
     Attributes:
       matrix: (m, n), tied entries equal.
-      objective: () of the problem above.
-      lower_bound: () on its minimum; minus infinity for the projection.
-      num_steps: () int32, of ADMM.
-      converged: () bool, whether the tolerance was reached; False for the projection.
+      objective: () objective of the problem above.
+      lower_bound: () lower bound on the minimum; minus infinity for the projection.
+      num_steps: () int32, steps of ADMM.
+      converged: () bool, True if the tolerance was reached; False for the projection.
       multiplier: (m, n) Lambda, the start of a similar problem; 0 for the projection.
     """
 
@@ -60,7 +60,8 @@ def average_ties(
     Args:
       matrix: (m, n).
       groups: (m, n) int; entries of one number are tied.
-      num_groups: static, more than the largest number; None takes ``m * n``.
+      num_groups: Number of groups, more than the largest one; None takes ``m * n``.
+        Static.
     """
     flat = jnp.asarray(groups).reshape(-1)
     size = matrix.size if num_groups is None else num_groups
@@ -99,14 +100,15 @@ def tied_prox(
       matrix: (m, n), Z.
       groups: (m, n) int; entries of one number are tied, as `hankel.tie_groups` gives;
         or the function that replaces each entry of a matrix by the mean of its group.
-      threshold: tau, zero or more. May be traced.
+      threshold: Threshold tau, zero or more. May be traced.
       start: (m, n), the multiplier ADMM starts from; None for 0.
       method: ``"projection"`` or ``"admm"``.
-      num_groups: static, more than the largest number; None takes ``m * n``.
-      penalty: rho of ADMM, positive. May be traced.
+      num_groups: Number of groups, more than the largest one; None takes ``m * n``.
+        Static.
+      penalty: Number rho of ADMM, positive. May be traced.
       tolerance: ADMM stops when :math:`\|X - Y\|_F` and the step of Y, times rho, are
         both below it, relative to :math:`\|Z\|_F`.
-      max_steps: of ADMM, at least 1. Static.
+      max_steps: Largest number of steps of ADMM, at least 1. Static.
       svt_method: ``"gram"`` or ``"svd"``, as `svt` has them.
     """
     checks.choice(("projection", "admm"), method=method)

@@ -32,8 +32,8 @@ def total_variation(values: jax.Array, strength: float | jax.Array) -> jax.Array
     r"""Return the prox of :math:`\tau \sum_i |x_{i+1} - x_i|`.
 
     Args:
-      values: z, (size,).
-      strength: tau, zero or more.
+      values: Values z, (size,).
+      strength: Strength tau, zero or more.
     """
     strength = jnp.asarray(strength, values.dtype)
     size = max(values.shape[0] - 1, 0)
@@ -44,8 +44,8 @@ def edge_prox(values: jax.Array, strengths: jax.Array) -> jax.Array:
     r"""Return the prox with a strength for each pair of neighbours.
 
     Args:
-      values: z, (size,).
-      strengths: lambda, (size - 1,), zero or more; 0 cuts the line in two.
+      values: Values z, (size,).
+      strengths: Strengths lambda, (size - 1,), zero or more; 0 cuts the line in two.
     """
     if values.shape[0] <= 1:
         return values

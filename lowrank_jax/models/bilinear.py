@@ -128,9 +128,9 @@ def positions(
     """Score positions by their features, transitions left out.
 
     Args:
-      params: the model.
+      params: Model.
       ids: (n, num_templates) int32.
-      space: sizes.
+      space: Sizes.
 
     Returns:
       (n, S) scores of labels and (n, S, stride) of pairs.

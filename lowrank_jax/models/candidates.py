@@ -46,10 +46,10 @@ def scores(
     """Return the score of each candidate; -inf where there is none.
 
     Args:
-      weights: from ids (FEATURES,), in 0..V, to their weights, the same shape; what it
-        gives for id V does not matter.
-      example: the list.
-      dtype: of the scores.
+      weights: Function from ids (FEATURES,), in 0..V, to their weights, the same shape;
+        what it gives for id V does not matter.
+      example: Candidate list.
+      dtype: Type of the scores.
 
     Returns:
       (max_candidates,).
@@ -102,15 +102,16 @@ def choose(
     r"""Pick :math:`y_t` (highest quality) and :math:`z_t` (highest score).
 
     Args:
-      example: the list, its quality known.
-      found: its `scores`.
+      example: Candidate list with known quality.
+      found: Scores of the list.
       cost: ``"quality"`` for :math:`\rho` = difference of quality, ``"one"`` for 1.
-      oracle: which of several candidates of the highest quality is :math:`y_t`:
-        the ``"first"``, or the one of the highest score now (``"nearest"``).
+      oracle: Rule for which of several candidates of the highest quality is
+        :math:`y_t`: the ``"first"``, or the one of the highest score now
+        (``"nearest"``).
       decoding: ``"plain"``: :math:`z_t` has the highest score (TM-Alg2); ``"cost"``:
         the highest sum of score and :math:`\rho(y_t, z)`, so that :math:`z_t` is the
         candidate whose margin is violated most.
-      num_best: pairs to return: :math:`y_t` with each of the best candidates, the best
+      num_best: Pairs to return: :math:`y_t` with each of the best candidates, the best
         first. Where there is no further candidate nothing is a mistake.
     """
     is_there = _is_there(example)
@@ -149,10 +150,10 @@ def margin_of(
     """Return the margin of a pair by other weights than those it was chosen by.
 
     Args:
-      weights: as of `scores`, of ids (rows, width).
-      example: the list.
-      pair: of `choose`; without a mistake the margin is 0.
-      dtype: of the margin.
+      weights: Function as in `scores`, of ids (rows, width).
+      example: Candidate list.
+      pair: Pair from `choose`; without a mistake the margin is 0.
+      dtype: Type of the margin.
     """
 
     def body(ids: jax.Array, deltas: jax.Array, total: jax.Array) -> jax.Array:
@@ -175,10 +176,10 @@ def fold_difference(
     Args:
       body: ``(ids, deltas, carry) -> carry`` with ids and deltas (rows, width); where
         there is no entry the id is anything in 0..V and the delta is 0.
-      carry: where to start.
-      example: the list.
-      pair: of `choose`.
-      dtype: of the deltas.
+      carry: Value to start from.
+      example: Candidate list.
+      pair: Pair from `choose`.
+      dtype: Type of the deltas.
     """
     offsets, start = example.row_offsets, example.feature_bounds[0]
     first = jnp.stack([offsets[pair.oracle], offsets[pair.predicted]])

@@ -62,7 +62,8 @@ class Block:
     """One matrix: rows are strings of given lengths, columns single symbols.
 
     Attributes:
-      lengths: of the strings of the rows, ascending; a length l holds ``n**l`` rows.
+      lengths: Lengths of the strings of the rows, ascending; a length l holds ``n**l``
+        rows.
       columns: ``"last"`` (the column is the last symbol of the factor) or ``"first"``.
     """
 
@@ -80,7 +81,7 @@ def basis(
     """Return the blocks of a basis without ties.
 
     Args:
-      order: symbols in the longest factor, 1 to 3.
+      order: Symbols in the longest factor, 1 to 3.
       lower_orders: ``"none"`` for :math:`F_k`; ``"stacked"`` (one matrix for all
         orders) or ``"separate"`` (a matrix each) for :math:`F_{[k]}`.
       unfolding: ``"last"``, ``"first"`` or ``"both"``: the symbol of the columns.
@@ -126,9 +127,9 @@ def score_table(
     :math:`F_{[3]}` F(abc) + F(bc) + F(c). Linear in the parameters.
 
     Args:
-      blocks: from `basis`.
-      params: one matrix a block.
-      has_boundary: whether factors that reach over the start (or the end) of a word
+      blocks: Blocks from `basis`.
+      params: One matrix per block.
+      has_boundary: True if factors that reach over the start (or the end) of a word
         count. If not, they score 0, and a word shorter than the order has no score of
         that order (the paper's own form).
 
@@ -167,7 +168,7 @@ def tie_groups(num_symbols: int) -> np.ndarray:
 
     The basis is P' = S' = the empty string and all symbols, P = P' followed by the
     empty string or a symbol, S = S': rows are the strings of length 0, 1, 2, columns
-    those of length 0, 1, both in the order empty, a, ab (errata SMM-N5).
+    the strings of length 0, 1, both in the order empty, a, ab (errata SMM-N5).
 
     Returns:
       (1 + n + n^2, 1 + n) int32: the number of the string uv, in 0..n + n^2 + n^3,

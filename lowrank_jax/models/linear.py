@@ -50,9 +50,9 @@ def positions(
     """Score positions by their features, transitions left out.
 
     Args:
-      params: the weights.
+      params: Weights.
       ids: (n, num_templates) int32.
-      space: sizes.
+      space: Sizes.
 
     Returns:
       (n, S) scores of labels and (n, S, S + 1) of pairs, None without first order.

@@ -33,7 +33,7 @@ def curvature(num_classes: int) -> float:
     r"""Return :math:`\kappa`: the most the loss bends in the scores of one matrix.
 
     Args:
-      num_classes: m, the classes other than the reference.
+      num_classes: Number m of classes other than the reference.
     """
     return 0.25 if num_classes == 1 else 0.5
 

@@ -32,14 +32,13 @@ import numpy as np
 from jax import lax
 
 from lowrank_jax import checks
-from lowrank_jax.models.hankel import Block, Params, SubBlocks, order_of, tie_groups
+from lowrank_jax.models.hankel import SubBlocks, tie_groups
 
 __all__ = [
     "Operators",
     "from_factors",
     "from_trigrams",
     "num_weights",
-    "order_tables",
     "recover",
     "score",
     "tied_matrix",
@@ -69,9 +68,9 @@ def score(
     """Return () the score F of one string.
 
     Args:
-      operators: the model.
+      operators: Model.
       symbols: (L,) int ids; what lies beyond `length` is ignored.
-      length: true length; None means all L.
+      length: Length of the string; None means all L.
     """
     symbols = jnp.asarray(symbols)
     is_inside = jnp.arange(symbols.shape[0]) < (
@@ -93,10 +92,10 @@ def recover(blocks: SubBlocks, rank: int) -> Operators:
     many states. Directions in which it is zero to rounding are left out (weight 0).
 
     Args:
-      blocks: as `hankel.sub_blocks` gives them, or of any other prefixes and suffixes:
-        `empty` (|P|, |S|), `symbols` (num_symbols, |P|, |S|), `prefixes` (|P|,) and
-        `suffixes` (|S|,).
-      rank: number of states. Static.
+      blocks: Blocks as `hankel.sub_blocks` gives them, or blocks of any other prefixes
+        and suffixes: `empty` (|P|, |S|), `symbols` (num_symbols, |P|, |S|), `prefixes`
+        (|P|,) and `suffixes` (|S|,).
+      rank: Number of states. Static.
     """
     checks.whole(rank=rank)
     empty = blocks.empty
@@ -129,7 +128,7 @@ def trigram_table(operators: Operators, *, lower_orders: bool = False) -> jax.Ar
     """Return (m, m, m): what symbol c adds to the piecewise score after a and b.
 
     Args:
-      operators: the model, over m symbols.
+      operators: Model over m symbols.
       lower_orders: False for F(abc), the piecewise score of order 3 (SMM-Eq4); True
         for F(abc) + F(bc) + F(c), all orders up to 3 (SMM-N3).
     """
@@ -205,27 +204,6 @@ def _leading(tall: jax.Array) -> tuple[jax.Array, jax.Array]:
 def _numerical_rank(values: jax.Array, size: int) -> int:
     found = np.asarray(values)
     return int((found > found[0] * size * np.finfo(found.dtype).eps).sum())
-
-
-def order_tables(blocks: tuple[Block, ...], params: Params) -> tuple[jax.Array, ...]:
-    """Return F of each order by itself: (m,), (m, m) and, for order 3, (m, m, m).
-
-    Args:
-      blocks: from `hankel.basis`; an order that it lacks is zero.
-      params: one matrix a block.
-    """
-    m = params[0].shape[1]
-    dtype = params[0].dtype
-    tables = [jnp.zeros((m,) * (k + 1), dtype) for k in range(order_of(blocks))]
-    for block, matrix in zip(blocks, params, strict=True):
-        begin = 0
-        for length in block.lengths:
-            part = matrix[begin : begin + m**length].reshape((m,) * (length + 1))
-            begin += m**length
-            if block.columns == "first":
-                part = jnp.moveaxis(part, -1, 0)
-            tables[length] = tables[length] + part
-    return tuple(tables)
 
 
 def tied_matrix(

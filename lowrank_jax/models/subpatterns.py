@@ -54,8 +54,8 @@ def zeros(num_letters: int, num_symbols: int, dtype: jnp.dtype = jnp.float32) ->
 
     Args:
       num_letters: K, the boundary and the letter of `unknown` counted.
-      num_symbols: n.
-      dtype: of the weights.
+      num_symbols: Number of symbols n.
+      dtype: Type of the weights.
     """
     sizes = {"x": num_letters, "s": num_symbols}
     shapes = ([sizes[kind] for kind in name if kind != "_"] for name in PATTERNS)
@@ -68,8 +68,8 @@ def cells(
     """Return the entry of each table that a trigram reads: one index an axis.
 
     Args:
-      letters: those of a, b and c; three arrays of any one shape.
-      symbols: the ids of a, b and c.
+      letters: Letters of a, b and c; three arrays of any one shape.
+      symbols: Ids of a, b and c.
     """
     at_place = [{"x": x, "s": s} for x, s in zip(letters, symbols, strict=True)]
     return {
@@ -89,7 +89,7 @@ def score_table(params: Params, letter_of: jax.Array) -> jax.Array:
     letter is summed up before it is spread over a, and so for c.
 
     Args:
-      params: the weights.
+      params: Weights.
       letter_of: (n,) int, the letter of each bi-symbol.
     """
     w = params

@@ -13,12 +13,10 @@ the indices come from it by arithmetic; which feature has which cell is the mapp
 """
 
 import math
-from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
@@ -34,12 +32,10 @@ __all__ = [
     "constant",
     "gram",
     "indices",
-    "mode_size_choices",
     "mode_sizes",
     "num_parameters",
     "random",
     "scores",
-    "search_mode_sizes",
     "weights",
 ]
 
@@ -155,69 +151,6 @@ def best_order(num_features: int, *, integer: bool = True) -> int:
     return min(sorted(around), key=lambda order: order * math.exp(logarithm / order))
 
 
-def mode_size_choices(
-    num_features: int, order: int, *, spread: float = 0.5
-) -> Iterator[tuple[int, ...]]:
-    r"""Enumerate ascending mode sizes round :math:`V^{1/D}` (TM-X1).
-
-    All but the last are free within the spread, and the last is the least that makes
-    the product V or more.
-
-    Args:
-      num_features: V.
-      order: D.
-      spread: sizes lie between :math:`V^{1/D}` divided and multiplied by 1 + spread.
-    """
-    checks.whole(num_features=num_features, order=order)
-    checks.non_negative(spread=spread)
-    root = num_features ** (1 / order)
-    least, most = (
-        max(1, math.floor(root / (1 + spread))),
-        math.ceil(root * (1 + spread)),
-    )
-
-    def extend(sizes: tuple[int, ...], product: int) -> Iterator[tuple[int, ...]]:
-        smallest = sizes[-1] if sizes else least
-        if len(sizes) == order - 1:
-            last = -(-num_features // product)
-            if smallest <= last <= most:
-                yield (*sizes, last)
-            return
-        for size in range(smallest, most + 1):
-            yield from extend((*sizes, size), product * size)
-
-    yield from extend((), 1)
-
-
-def search_mode_sizes(
-    num_features: int,
-    order: int,
-    score: Callable[[tuple[int, ...]], float],
-    *,
-    spread: float = 0.5,
-    max_choices: int = 50,
-) -> list[tuple[float, tuple[int, ...]]]:
-    """Rank mode sizes by a score, the highest first (TM-X1).
-
-    Args:
-      num_features: V.
-      order: D.
-      score: of mode sizes: held-out quality, rank-one energy of the mapped surrogate
-        (`features.mapping.rank_one_energy`), or minus the number of parameters.
-      spread: as `mode_size_choices`.
-      max_choices: of more choices only so many, evenly spread, are scored.
-
-    Returns:
-      ``(score, sizes)`` pairs.
-    """
-    checks.whole(max_choices=max_choices)
-    choices = list(mode_size_choices(num_features, order, spread=spread))
-    if len(choices) > max_choices:
-        spread_out = np.linspace(0, len(choices) - 1, max_choices).astype(int)
-        choices = [choices[i] for i in spread_out.tolist()]
-    return sorted(((score(sizes), sizes) for sizes in choices), reverse=True)
-
-
 def indices(cells: jax.Array, sizes: tuple[int, ...]) -> tuple[jax.Array, ...]:
     """Return (i_1, ..., i_D) of each cell, from 0, each shaped as `cells`.
 
@@ -244,8 +177,8 @@ def scores(params: Params, example: Candidates) -> jax.Array:
     """Return the score of each candidate (TM-Eq1), -inf where there is none.
 
     Args:
-      params: of the model.
-      example: a list whose feature ids are cells (`data.lists.remap`).
+      params: Parameters of the model.
+      example: List whose feature ids are cells (`data.lists.remap`).
     """
     sizes = tuple(factor.shape[1] for factor in params)
     return candidates.scores(
@@ -279,10 +212,10 @@ def random(
     The vectors of all modes and components get the same length.
 
     Args:
-      key: of the random numbers.
-      shape: of the tensor.
-      dtype: of the entries.
-      lowest: entries are uniform between it and 1, before they are scaled.
+      key: Random key.
+      shape: Shape of the tensor.
+      dtype: Type of the entries.
+      lowest: Smallest entry. Entries are uniform between it and 1 before scaling.
     """
     keys = jax.random.split(key, shape.order)
     drawn = []

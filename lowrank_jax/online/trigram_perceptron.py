@@ -9,9 +9,9 @@ with :math:`\Phi` the counts of all sub-patterns of the word's trigrams. The ave
 w over rounds is kept lazily, as in `perceptron`:
 :math:`\sum_t (t-1)\,C\,\Delta\Phi^t`.
 
-The candidates of a letter are consecutive ids, so what a trigram of letters reads of
-each table is a small block of it: one slice a table, not a look-up a candidate. The
-blocks are added up and at once maximised over the oldest symbol.
+The candidates of a letter are consecutive ids. So what a trigram of letters reads of
+each table is a small block of it: one slice per table, not one look-up per candidate.
+The blocks are added up and at once maximised over the oldest symbol.
 """
 
 import dataclasses
@@ -21,19 +21,19 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lowrank_jax import checks
+from lowrank_jax import checks, streams
 from lowrank_jax.data.bisymbols import Alphabet, Words
 from lowrank_jax.models import subpatterns
 from lowrank_jax.online import perceptron
 from lowrank_jax.types import Learner
 
-__all__ = ["Info", "State", "Word", "final_params", "lay_out", "learner"]
+__all__ = ["Info", "State", "Word", "final_params", "learner", "stream"]
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Word:
-    """One word, or all of them with one more axis in front.
+    """One word.
 
     Positions are numbered from the first of the two boundary symbols before the word;
     there is one behind it too, and boundaries beyond: P = longest word + 3.
@@ -44,8 +44,8 @@ class Word:
       is_candidate: (P, C) bool, which of the window are.
       gold: (P,) int32 ids of the true pairs.
       num_trigrams: () int32, how many are scored.
-      num_letters: static; K, boundary and unknown letter counted.
-      num_symbols: static; n.
+      num_letters: Number of letters K (static), boundary and unknown letter counted.
+      num_symbols: Number of symbols n. Static.
     """
 
     letters: jax.Array
@@ -74,17 +74,19 @@ class Info(NamedTuple):
     margin: jax.Array  # ()  <w_{t-1}, dPhi_t>, 0 or less
 
 
-def lay_out(alphabet: Alphabet, words: Words, *, has_end: bool = True) -> Word:
-    """Put words to train on on the device.
+def stream(
+    alphabet: Alphabet, words: Words, *, has_end: bool = True
+) -> streams.Stacked:
+    """Return a stream of one `Word` per word, on the device.
 
     Args:
-      alphabet: of the training corpus.
-      words: from `data.encode_words`, all true pairs known.
-      has_end: whether the end of a word is seen; as in `trigram_crf.lay_out`, which
-        lays words out for prediction.
+      alphabet: Bi-symbols of the training corpus.
+      words: Words from `data.encode_words`, all true pairs known.
+      has_end: True scores the end of a word, as in `trigram_crf.lettered_lattice`, with
+        which the model predicts.
 
     Raises:
-      InputError: if a true pair is not known.
+      InputError: If a true pair is not known.
     """
     num_unknown = int((words.gold[words.inside] < 0).sum())
     if num_unknown:
@@ -99,7 +101,7 @@ def lay_out(alphabet: Alphabet, words: Words, *, has_end: bool = True) -> Word:
     first = jnp.minimum(begin, alphabet.num_symbols - width)  # within the tables
     ids = first[..., None] + jnp.arange(width, dtype=jnp.int32)[None, None, :]
     end = begin + jnp.asarray(alphabet.num_candidates, jnp.int32)[letters]
-    return Word(
+    examples = Word(
         letters=letters,
         first=first,
         is_candidate=(begin[..., None] <= ids) & (ids < end[..., None]),
@@ -108,6 +110,7 @@ def lay_out(alphabet: Alphabet, words: Words, *, has_end: bool = True) -> Word:
         num_letters=alphabet.first.size,
         num_symbols=alphabet.num_symbols,
     )
+    return streams.Stacked(examples)
 
 
 def learner(
@@ -119,10 +122,11 @@ def learner(
     """Build the pair ``(init, update)``; both are pure.
 
     Args:
-      step_size: :math:`C`, positive. May be traced. The predictions do not depend on
-        it, the loss does.
-      averaging: ``"dual"`` for the averaged perceptron, ``"none"`` for the last.
-      dtype: of the weights.
+      step_size: Step size :math:`C`, positive. May be traced. The predictions do not
+        depend on it, the loss does.
+      averaging: ``"dual"`` for the averaged perceptron, ``"none"`` for the last
+        weights.
+      dtype: Type of the weights.
     """
     checks.positive(step_size=step_size)
     checks.choice(("dual", "none"), averaging=averaging)

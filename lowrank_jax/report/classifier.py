@@ -1,6 +1,6 @@
 """Pictures of a classifier of matrices, as PNG: weights, convergence, strengths.
 
-Matplotlib is imported when a picture is drawn; `can_draw` tells whether it is there.
+Matplotlib is imported when a picture is drawn; `can_draw` tells if it is there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ import numpy as np
 from lowrank_jax.report.page import can_draw, draw_png
 
 if TYPE_CHECKING:
-    from lowrank_jax.estimators.classifier import Classifier, Fit, Path
+    from lowrank_jax.estimators.classifier import Classifier, Fit, StrengthPath
 
 __all__ = ["can_draw", "convergence", "path", "patterns"]
 
@@ -26,8 +26,8 @@ def patterns(model: "Classifier", *, is_image: bool = False) -> bytes:
     r"""Draw the weights, component by component.
 
     Args:
-      model: the classifier.
-      is_image: draw :math:`W_c` and each :math:`U_j V_j^\top` as images; else each
+      model: The classifier.
+      is_image: Draw :math:`W_c` and each :math:`U_j V_j^\top` as images; else each
         component as a bar a row (channel) and a line over the columns (times).
     """
     return _draw_images(model) if is_image else _draw_courses(model)
@@ -199,7 +199,7 @@ def convergence(done: "Fit") -> bytes:
         _title(constants, "accepted step constants", "$L_u$ and $L_v$")
         if many:
             lines = constants.get_lines()[:2]
-            names = ["$L_u$ (one line a class)", "$L_v$"]
+            names = ["$L_u$ (one line per class)", "$L_v$"]
         else:
             lines, names = constants.get_lines(), ["$L_u$ (rows)", "$L_v$ (columns)"]
         constants.legend(lines, names, fontsize=8, loc="best")
@@ -213,16 +213,17 @@ def convergence(done: "Fit") -> bytes:
 
 def path(
     model: "Classifier",
-    found: "Path",
+    found: "StrengthPath",
     rows: Sequence[Mapping[str, Any]],
     ranks: Sequence[Mapping[str, Any]] = (),
 ) -> bytes:
     """Draw accuracies of the cross-validation, and weights along the strength mu1.
 
     Args:
-      model: the classifier that was chosen.
-      found: the regularisation path.
-      rows: of the cross-validation: ``rank``, ``mu1``, ``accuracy``, ... of each point.
+      model: The classifier that was chosen.
+      found: The regularisation path.
+      rows: Rows of the cross-validation, one per point: ``rank``, ``mu1``,
+        ``accuracy``, ...
       ranks: ``rank`` and ``accuracy`` of each rank tried without penalties.
     """
     is_single = found.left.shape[1] == 1 and found.left.shape[3] == 1
@@ -331,7 +332,7 @@ def _draw_path(
     _title(axes, f"{word} weights along $\\mu_1$", f"{note}; each model to its largest")
 
 
-def _signs(found: "Path") -> np.ndarray:
+def _signs(found: "StrengthPath") -> np.ndarray:
     """Signs (k,) that make neighbours on the path agree, the first with v > 0 most."""
     right = found.right[:, 0, :, 0]
     signs = np.ones(len(right))

@@ -18,7 +18,7 @@ from lowrank_jax import checks
 from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.linalg.gather_sum import SumPlan, plan_sums
 
-__all__ = ["Lanes", "lay_out"]
+__all__ = ["Lanes", "lanes"]
 
 
 @jax.tree_util.register_dataclass
@@ -33,9 +33,10 @@ class Lanes:
         begins, and in padding.
       is_inside: (num_steps, num_lanes) bool, False in padding.
       pair_counts: (S, S+1) int32, how often each true label follows each.
-      zero_plan: sums rows into the features of 0-order templates; None without them.
-      first_plan: the same for first-order templates.
-      space: static sizes.
+      zero_plan: Sums rows into the features of 0-order templates; None without them.
+      first_plan: Sums rows into the features of first-order templates; None without
+        them.
+      space: Sizes. Static.
     """
 
     feature_ids: jax.Array
@@ -48,16 +49,16 @@ class Lanes:
     space: Space = dataclasses.field(metadata={"static": True})
 
 
-def lay_out(sequences: Sequences, *, num_lanes: int = 256) -> Lanes:
+def lanes(sequences: Sequences, *, num_lanes: int = 256) -> Lanes:
     """Lay a corpus out in lanes and plan the sums of its gradient, on the host.
 
     Args:
-      sequences: a labelled corpus, from `features`.
-      num_lanes: at most so many; fewer where the longest sentence is longer than a
-        lane would be. Wider lanes make shorter recursions.
+      sequences: Labelled corpus from `features`.
+      num_lanes: Largest number of lanes; fewer where the longest sentence is longer
+        than a lane would be. Wider lanes make shorter recursions.
 
     Raises:
-      InputError: if a label is not known or there is no token at all.
+      InputError: If a label is not known or there is no token at all.
     """
     checks.whole(num_lanes=num_lanes)
     offsets = np.asarray(sequences.offsets, np.int64)
@@ -65,7 +66,7 @@ def lay_out(sequences: Sequences, *, num_lanes: int = 256) -> Lanes:
     unknown = np.flatnonzero(labels < 0)
     if unknown.size:
         raise checks.InputError(
-            "training needs the label of every token, and that of token "
+            "training needs the label of every token, and the label of token "
             f"{unknown[0]} is not known: give labelled data."
         )
     if labels.size == 0:

@@ -35,21 +35,21 @@ class Candidates:
     after.
 
     Attributes:
-      features: (num_distinct + padding,) int32, in 0..V. Those of the list begin with
-        V, "not a feature", which scores 0; behind them at least `FEATURES` and
-        `max_distinct` more must follow.
-      feature_bounds: (2,) int32, where those of the list begin and end.
-      places: (num_rows + ROWS, width) uint16 or int32, of the feature of each entry
-        among those of its list; 0, that of V, where there is no entry. ROWS rows must
-        follow those of the list.
+      features: (num_distinct + padding,) int32, in 0..V. The features of the list begin
+        with V, "not a feature", which scores 0. At least `FEATURES` and `max_distinct`
+        more must follow behind them.
+      feature_bounds: (2,) int32, where the features of the list begin and end.
+      places: (num_rows + ROWS, width) uint16 or int32, the place of each entry's
+        feature among the features of its list; 0, the place of V, where there is no
+        entry. ROWS rows must follow the rows of the list.
       values: (num_rows + ROWS, width); 0 where there is no entry.
       owner: (num_rows + ROWS,) int32, the candidate that a row belongs to, from 0.
       row_offsets: (max_candidates + 1,) int32; candidate c has the rows
         ``row_offsets[c]:row_offsets[c + 1]``.
       quality: (max_candidates,); NaN where it is not known.
       num_candidates: () int32, at least 1.
-      max_distinct: static; features of the list that has most, V among them.
-      num_features: V, static.
+      max_distinct: Features of the list that has most, V among them. Static.
+      num_features: Number of features V. Static.
     """
 
     features: jax.Array
@@ -82,9 +82,9 @@ class Stream:
       quality: (num_candidates + max_candidates,).
       starts: (num_lists,) int32, first candidate of each list.
       counts: (num_lists,) int32, its candidates.
-      max_candidates: static; of the list that has most.
-      max_distinct: static; features of the list that has most, V among them.
-      num_features: V, static.
+      max_candidates: Candidates of the list that has most. Static.
+      max_distinct: Features of the list that has most, V among them. Static.
+      num_features: Number of features V. Static.
     """
 
     features: jax.Array
@@ -138,8 +138,8 @@ def stream(lists: Lists, *, width: int = WIDTH) -> Stream:
     """Put a corpus of lists on the device.
 
     Args:
-      lists: with at least one candidate in each list.
-      width: entries in a row. Wider ones suit candidates with more features.
+      lists: Lists with at least one candidate each.
+      width: Entries in a row. Wider rows suit candidates with more features.
     """
     checks.whole(width=width)
     of_lists = np.asarray(lists.list_offsets, np.int64)
@@ -200,7 +200,7 @@ def _distinct(lists: Lists) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Do `_distinct_of` for all lists.
 
     Returns:
-      features: of all lists end to end, int32.
+      features: Features of all lists end to end, int32.
       offsets: (num_lists + 1,) int64, where each list begins among them.
       places: (num_entries,) int32, of entries among the features of their list.
     """
@@ -229,7 +229,8 @@ def _distinct_of(
       num_features: V, "not a feature"; every list gets it first, had it or not.
 
     Returns:
-      features: of the lists end to end, int32; those of a list ascend behind a V.
+      features: Features of the lists end to end, int32. The features of a list ascend
+        behind a V.
       sizes: (n,) of the lists in there.
       places: (num_entries,) int32, of entries among the features of their list.
     """

@@ -39,14 +39,14 @@ def label_matrices(
     Args:
       x: (n, s, t) real numbers.
       y: (n,) labels of any kind that sorts.
-      classes: all labels there are, in order; None takes those of `y`.
+      classes: All labels there are, in order; None takes the labels of `y`.
       weights: (n,) zero or more; None weighs all alike. They are made to sum to 1.
 
     Returns:
       The matrices, and the classes in order.
 
     Raises:
-      InputError: if the shapes do not fit, x is not finite, is zero throughout, or
+      InputError: If the shapes do not fit, x is not finite, is zero throughout, or
         fewer than two classes are there.
     """
     x, y = jnp.asarray(x), np.asarray(y)
@@ -57,7 +57,7 @@ def label_matrices(
         )
     if y.shape != x.shape[:1]:
         raise InputError(
-            f"`y` must have shape ({x.shape[0]},), one label a matrix, got {y.shape}."
+            f"`y` must have shape ({x.shape[0]},), one label per matrix, got {y.shape}."
         )
     if not jnp.issubdtype(x.dtype, jnp.floating):
         x = x.astype(jnp.float32)

@@ -19,16 +19,16 @@ def pad_sequences(
     """Lay sentences side by side, each filled up to one length.
 
     Args:
-      sequences: where to take from.
+      sequences: Corpus to take from.
       indices: (n,) integers, the sentences wanted.
-      length: the common length, at least that of the longest of them.
+      length: Common length, at least the length of the longest of them.
 
     Returns:
       ``(feature_ids, labels, mask)``: (n, length, num_templates) int32 filled up with
       K, which scores 0; (n, length) int32 filled up with 0; (n, length) bool.
 
     Raises:
-      InputError: if a sentence is longer than `length`.
+      InputError: If a sentence is longer than `length`.
     """
     checks.whole(length=length)
     chosen = np.asarray(indices, np.int64)
@@ -67,7 +67,7 @@ def length_buckets(
 
     Args:
       lengths: (num_sentences,) integers.
-      max_padding: padded positions for each true one over all sentences, at most.
+      max_padding: Padded positions for each true one over all sentences, at most.
 
     Returns:
       ``(indices, padded_length)`` for each bucket, short ones first; together the
@@ -93,7 +93,7 @@ def _cut(sizes: np.ndarray, ends: np.ndarray, most_padding: float) -> np.ndarray
     Args:
       sizes: (num_sentences,) lengths.
       ends: (m,) candidates for padded lengths, ascending; the last is the longest.
-      most_padding: padded positions allowed in all.
+      most_padding: Padded positions allowed in all.
 
     Returns:
       The chosen ends, ascending.

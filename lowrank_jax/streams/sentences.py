@@ -37,8 +37,8 @@ class Stream:
       labels: (num_tokens + window,) int32.
       starts: (num_sentences,) int32, first token of each sentence.
       lengths: (num_sentences,) int32.
-      window: static; the longest sentence, rounded up.
-      space: static sizes.
+      window: Length of the longest sentence, rounded up. Static.
+      space: Sizes. Static.
     """
 
     feature_ids: jax.Array
@@ -79,8 +79,9 @@ def stream(sequences: Sequences, *, window: int | None = None) -> Stream:
     """Put a corpus on the device.
 
     Args:
-      sequences: from `features`.
-      window: at least the length of the longest sentence; None takes just that.
+      sequences: Corpus from `features`.
+      window: Length of a window, at least the length of the longest sentence, which
+        None takes.
     """
     offsets = np.asarray(sequences.offsets)
     lengths = np.diff(offsets)
@@ -110,14 +111,14 @@ def add_window(sequences: Sequences, window: int) -> Sequences:
     arrays; a dynamic slice in JAX would otherwise be moved back.
 
     Args:
-      sequences: the corpus; its `num_tokens` grows by `window`, its offsets stay.
-      window: at least the longest sentence.
+      sequences: Corpus; its `num_tokens` grows by `window`, its offsets stay.
+      window: Number of rows to append, at least the length of the longest sentence.
 
     Returns:
       The same sentences, with `window` rows of feature id K and label 0 behind them.
 
     Raises:
-      InputError: if a sentence is longer than the window.
+      InputError: If a sentence is longer than the window.
     """
     checks.whole(window=window)
     feature_ids, labels = (
@@ -152,10 +153,10 @@ def fill(
     """Write `score(ids)` of each group of positions into `buffers`.
 
     Args:
-      sentence: its window must be a multiple of `POSITIONS` (see `window_of`).
-      score: from ids (POSITIONS, num_templates) to arrays of leading axis POSITIONS,
-        the same structure as `buffers`.
-      buffers: arrays of leading axis `window`; rows beyond the length are left alone
+      sentence: Sentence whose window is a multiple of `POSITIONS` (see `window_of`).
+      score: Function from ids (POSITIONS, num_templates) to arrays of leading axis
+        POSITIONS, the same structure as `buffers`.
+      buffers: Arrays of leading axis `window`; rows beyond the length are left alone
         or overwritten with the scores of padding.
     """
     num_steps = (sentence.length + POSITIONS - 1) // POSITIONS

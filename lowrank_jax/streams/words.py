@@ -25,8 +25,9 @@ import jax
 import numpy as np
 
 from lowrank_jax import checks
+from lowrank_jax.data.bisymbols import Alphabet, Words
 
-__all__ = ["Lattice", "lay_out", "lay_out_batches"]
+__all__ = ["Lattice", "batches", "lattice"]
 
 
 @jax.tree_util.register_dataclass
@@ -37,19 +38,19 @@ class Lattice:
     Attributes:
       table_base: (T, N) int32, where in the flat table a state's entries begin.
       delta_base: (T, N) int32, where in the previous step its predecessors begin.
-      is_wrong: (T, N) bool, whether the symbol c differs from the true one.
+      is_wrong: (T, N) bool, True if the symbol c differs from the true one.
       width: (T, B) int32, the number of predecessors of a lane's states.
       last_state: (B,) int32, the one state of each lane at the last step.
       position: (T, B) int32, ``word * max_length + index`` of the letter at a step, or
         -1 at a boundary.
       gold_cells: (num_cells,) int32, entries of the flat table on the true paths.
-      num_letters: () int32, of all words.
-      widths: static; of each group of states.
-      sizes: static; how many states each group has.
-      order: static; 2 or 3.
-      num_symbols: static; n.
-      num_words: static.
-      max_length: static.
+      num_letters: () int32, number of letters of all words.
+      widths: Width of each group of states. Static.
+      sizes: Number of states of each group. Static.
+      order: Order of the factors, 2 or 3. Static.
+      num_symbols: Number of symbols n. Static.
+      num_words: Number of words. Static.
+      max_length: Length of the longest word. Static.
     """
 
     table_base: jax.Array
@@ -68,49 +69,38 @@ class Lattice:
     max_length: int = dataclasses.field(metadata={"static": True})
 
 
-def lay_out(
-    letters: np.ndarray,
-    gold: np.ndarray,
-    lengths: np.ndarray,
-    first: np.ndarray,
-    num_candidates: np.ndarray,
+def lattice(
+    alphabet: Alphabet,
+    words: Words,
     *,
     order: int = 3,
     has_end: bool = False,
     num_lanes: int | None = None,
 ) -> Lattice:
-    """Lay words out in lanes; on the host, once.
+    """Lay words out in lanes, for training or for decoding all at once; on the host.
 
     Args:
-      letters: (num_words, max_length) int, 0 is the boundary.
-      gold: (num_words, max_length) int ids of the true bi-symbols, -1 if unknown.
-      lengths: (num_words,) int.
-      first: (num_letters,) first candidate of each letter; candidates are consecutive.
-      num_candidates: (num_letters,) how many each has; 1 for the boundary.
-      order: symbols in a factor, 1 to 3.
-      has_end: whether the factor that ends in one boundary symbol is scored.
-      num_lanes: None balances the number of steps against the padding within them.
+      alphabet: Bi-symbols of the training corpus.
+      words: Words from `data.encode_words`.
+      order: Number of symbols in a factor, 1 to 3.
+      has_end: True scores the factor that ends in one boundary symbol, too.
+      num_lanes: Number of lanes. None balances the number of steps against the padding
+        within them.
     """
-    batches = lay_out_batches(
-        letters,
-        gold,
-        lengths,
-        first,
-        num_candidates,
+    found = batches(
+        alphabet,
+        words,
         num_batches=1,
         order=order,
         has_end=has_end,
         num_lanes=num_lanes,
     )
-    return jax.tree.map(lambda part: part[0], batches)
+    return jax.tree.map(lambda part: part[0], found)
 
 
-def lay_out_batches(
-    letters: np.ndarray,
-    gold: np.ndarray,
-    lengths: np.ndarray,
-    first: np.ndarray,
-    num_candidates: np.ndarray,
+def batches(
+    alphabet: Alphabet,
+    words: Words,
     *,
     num_batches: int,
     order: int = 3,
@@ -120,19 +110,19 @@ def lay_out_batches(
     """Lay words out in batches of equally many words, each a lattice of one shape.
 
     Args:
-      letters: and all others as in `lay_out`; `num_lanes` is that of one batch.
-      gold: see there.
-      lengths: see there.
-      first: see there.
-      num_candidates: see there.
-      num_batches: words are dealt out in turn; those left over are not used.
-      order: see there.
-      has_end: see there.
-      num_lanes: see there.
+      alphabet: Bi-symbols of the training corpus.
+      words: Words from `data.encode_words`, in random order. They are dealt out in
+        turn; words left over after the division are not used.
+      num_batches: Number of batches.
+      order: Number of symbols in a factor, 1 to 3.
+      has_end: True scores the factor that ends in one boundary symbol, too.
+      num_lanes: Number of lanes of one batch; None as in `lattice`.
 
     Returns:
       A `Lattice` whose arrays have the batches as their first axis.
     """
+    letters, gold, lengths = words.letters, words.gold, words.lengths
+    first, num_candidates = alphabet.first, alphabet.num_candidates
     checks.whole(order=order, num_batches=num_batches)
     if order > 3:
         raise checks.InputError(f"`order` must be 1, 2 or 3, got {order}.")

@@ -2,7 +2,7 @@ r"""What a statement says of given numbers: observed, bound, and whether it hold
 
 A statement is an inequality :math:`a \le b` or an identity :math:`a = b`. Its function
 in `theory` computes both sides from arrays or a trace and hands them to `at_most` or
-`equal`; vectors of them (one a round, one a trial) are decided element by element.
+`equal`; vectors of them (one per round, one per trial) are decided element by element.
 Where the assumptions are not met the statement is silent, and so `holds`.
 """
 
@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+
+from lowrank_jax.linalg.norms import nonzero, scaled_norm
 
 __all__ = ["Certificate", "at_most", "equal", "ratio"]
 
@@ -35,11 +37,11 @@ def at_most(
     """Decide whether `observed` is at most `bound`, up to rounding.
 
     Args:
-      observed: the left side, any shape.
-      bound: the right side; infinity is a bound that says nothing.
-      assumptions_met: whether the statement speaks at all.
-      scale: size of the numbers both sides were made from, where they cancel.
-      tolerance: rounding allowed, as a share of the largest of the two sides and the
+      observed: The left side, any shape.
+      bound: The right side; infinity is a bound that says nothing.
+      assumptions_met: False where the statement says nothing.
+      scale: Size of the numbers both sides were made from, where they cancel.
+      tolerance: Rounding allowed, as a share of the largest of the two sides and the
         scale. None: 1e-9 in double precision, 1e-4 in single. Static.
     """
     observed, bound, scale = _alike(observed, bound, scale)
@@ -58,20 +60,20 @@ def equal(
     """Decide whether two sides are equal up to rounding.
 
     Args:
-      observed: the left side.
-      expected: the right side; stands in `bound`.
-      num_axes: so many trailing axes make up one object, compared by the Frobenius
+      observed: The left side.
+      expected: The right side; stands in `bound`.
+      num_axes: Number of trailing axes of one object, compared by the Frobenius
         norm: 2 compares matrices. Static.
-      assumptions_met: whether the statement speaks at all.
-      scale: as in `at_most`.
-      tolerance: as in `at_most`.
+      assumptions_met: False where the statement says nothing.
+      scale: See `at_most`.
+      tolerance: See `at_most`.
     """
     observed, expected = jnp.broadcast_arrays(*_alike(observed, expected))
     distance = jnp.abs(observed - expected)
     if num_axes:
         axes = tuple(range(-num_axes, 0))
         parts = (distance, observed, expected)
-        distance, observed, expected = (_norm(part, axes) for part in parts)
+        distance, observed, expected = (scaled_norm(part, axes) for part in parts)
     observed, expected, distance, scale = _alike(observed, expected, distance, scale)
     return _decide(observed, expected, -distance, assumptions_met, scale, tolerance)
 
@@ -82,7 +84,7 @@ def ratio(certificate: Certificate) -> jax.Array:
     A bound with its constant made 5 % too strict fails where this exceeds 0.95.
     """
     observed, bound = certificate.observed, certificate.bound
-    return jnp.where(bound == 0, jnp.sign(observed), observed / _nonzero(bound))
+    return jnp.where(bound == 0, jnp.sign(observed), observed / nonzero(bound))
 
 
 def _decide(
@@ -106,7 +108,7 @@ def _decide(
 
 
 def _alike(*values: jax.Array | float) -> list[jax.Array]:
-    """Return the values as arrays of one floating type: that of those which have one.
+    """Return the values as arrays of one floating type, the type of those with one.
 
     Ranks are made equal by leading axes, so that nothing depends on promotion rules.
     """
@@ -116,14 +118,3 @@ def _alike(*values: jax.Array | float) -> list[jax.Array]:
     arrays = [jnp.asarray(value).astype(dtype) for value in values]
     rank = max(array.ndim for array in arrays)
     return [array.reshape((1,) * (rank - array.ndim) + array.shape) for array in arrays]
-
-
-def _norm(values: jax.Array, axes: tuple[int, ...]) -> jax.Array:
-    """Frobenius norm that neither overflows nor vanishes at scales such as 1e-200."""
-    largest = jnp.abs(values).max(axes, keepdims=True, initial=0)
-    scaled = values / _nonzero(largest)
-    return jnp.sqrt((scaled * scaled).sum(axes)) * largest.squeeze(axes)
-
-
-def _nonzero(values: jax.Array) -> jax.Array:
-    return jnp.where(values == 0, jnp.ones_like(values), values)

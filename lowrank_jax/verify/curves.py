@@ -1,6 +1,6 @@
-"""Small runs whose course shows what the statements say: the arrays behind the plots.
+"""Small runs that show what the statements say: the arrays behind the plots.
 
-All in double precision on generated problems; the numbers that a learner only
+All runs are in double precision on generated problems. Numbers that a learner only
 estimates along its way (singular values, conjugates) are computed exactly here.
 """
 
@@ -31,6 +31,7 @@ from lowrank_jax.streams.words import Lattice
 from lowrank_jax.theory.bol.regret import AlongRounds, along_rounds, segment_ratio
 from lowrank_jax.theory.sblr.limits import fixed_sweep
 from lowrank_jax.types import Learner
+from lowrank_jax.verify.statement import cheaply
 
 __all__ = [
     "Curves",
@@ -48,12 +49,6 @@ __all__ = [
 
 LEARNERS = ("sp", "bol block", "bol paper", "bol exact")
 STEPS = ("paper", "exact", "bcd")
-
-#: Each program runs once, for less time than it takes to compile: spare the effort.
-_ONCE = {
-    "xla_backend_optimization_level": 0,
-    "xla_llvm_disable_expensive_passes": True,
-}
 
 
 class Duals(NamedTuple):
@@ -117,10 +112,6 @@ def compute(seed: int = 0) -> Curves:
     )
 
 
-def _jit(function: Callable) -> Callable:
-    return jax.jit(function, compiler_options=_ONCE)
-
-
 def regrets(seed: int = 0, *, num_rounds: int = 250) -> AlongRounds:
     """Run mirror descent on dense matrices: regret against the planted weights."""
     train, _, truth = dense_task(
@@ -128,19 +119,18 @@ def regrets(seed: int = 0, *, num_rounds: int = 250) -> AlongRounds:
     )
     learner = dense.learner()
 
-    def one(state: dense.State, example: dense.Choice) -> tuple:
+    def update(state: dense.State, example: dense.Choice) -> tuple:
         after, info = learner.update(state, example)
         push = after.theta - state.theta
         return after, (info, push, segment_ratio(state.theta, push, num_cells=48))
 
-    @_jit
+    @cheaply
     def program(x: jax.Array, y: jax.Array, planted: jax.Array) -> AlongRounds:
-        examples = jax.vmap(dense.binary)(x, y)
-        first = jax.tree.map(lambda part: part[0], examples)
-        state = learner.init(jax.random.key(0), first)
-        trace: tuple
-        _, trace = lax.scan(one, state, examples)
-        info, push, ratio = trace
+        stream = streams.Stacked(jax.vmap(dense.binary)(x, y))
+        state = learner.init(jax.random.key(0), stream.example(0))
+        watched = Learner(learner.init, update)
+        order = jnp.arange(stream.num_examples, dtype=jnp.int32)
+        _, (info, push, ratio) = loops.run(watched, state, stream, order)
         # U: the planted direction, at the size where its loss and its norm are least.
         margins = jnp.einsum("tmn,mn->t", push, planted)
         sizes = jnp.geomspace(1e-2, 1e2, 400)
@@ -176,11 +166,10 @@ def duals(
     ).astype(np.int32)
     with jax.enable_x64(True):
         corpus = streams.sentences.stream(train)
+        learners = {name: _watched(name, train.space.num_labels) for name in names}
         return {
-            name: jax.device_get(
-                _jit(_dual_run(_watched(name, train.space.num_labels)))(corpus, order)
-            )
-            for name in names
+            name: jax.device_get(cheaply(_dual_run(learner))(corpus, order))
+            for name, learner in learners.items()
         }
 
 
@@ -245,7 +234,7 @@ def descent(seed: int = 0, *, num_sweeps: int = 1500) -> Descent:
         tolerance=0.0,
     )
 
-    @_jit
+    @cheaply
     def program(labelled: streams.matrices.Labelled) -> tuple:
         def one(state: bcpd.State, _: None) -> tuple:
             state, info = learner.update(state, labelled)
@@ -286,7 +275,7 @@ def duality_gap(seed: int = 0, *, num_iterations: int = 300) -> Gap:
     alphabet = alphabet_of(corpus)
     learner = fobos.learner(strength=2.0, step_size=0.3, gap_every=1, dtype=jnp.float64)
 
-    @_jit
+    @cheaply
     def program(lattice: Lattice) -> fobos.Info:
         def one(state: fobos.State, _: None) -> tuple:
             return learner.update(state, lattice)
@@ -295,7 +284,7 @@ def duality_gap(seed: int = 0, *, num_iterations: int = 300) -> Gap:
         return lax.scan(one, state, length=num_iterations)[1]
 
     with jax.enable_x64(True):
-        lattice = fobos.lay_out(alphabet, encode_words(alphabet, corpus))
+        lattice = streams.words.lattice(alphabet, encode_words(alphabet, corpus))
         trace = jax.device_get(program(lattice))
     return Gap(trace.objective, trace.best_objective, trace.lower_bound)
 
@@ -330,7 +319,7 @@ def tensor_rounds(
     with jax.enable_x64(True):
         stream = streams.lists.stream(lists.remap(train, truth.place, shape.num_cells))
         for step in steps:
-            info = jax.device_get(_jit(run(step))(stream, order))
+            info = jax.device_get(cheaply(run(step))(stream, order))
             parts = (info.objective, info.objective_after)
             found[step] = Rounds(*(part[info.is_mistake] for part in parts))
     return found

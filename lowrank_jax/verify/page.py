@@ -26,10 +26,10 @@ def page(
     """Return the page.
 
     Args:
-      results: of the statements.
-      curves: of the runs that are drawn.
-      effort: of the trials.
-      seconds: that they took.
+      results: Results of the statements.
+      curves: Curves of the runs that are drawn.
+      effort: Effort of the trials.
+      seconds: Time of the trials.
     """
     num_trials = sum(result.trials for result in results)
     kind = "quick" if effort.is_quick else "full"

@@ -16,23 +16,22 @@ _LOOK = 5.0  # seconds between two looks at the workers
 
 
 def results(
-    effort: Effort, *, num_workers: int, only: frozenset[str] | None = None
+    effort: Effort, *, num_workers: int, only: frozenset[str]
 ) -> Iterator[Result]:
     """Yield what was found of each statement, as it comes.
 
-    A worker takes whole parts of the catalogue, whose statements share runs and
-    compiled programs. A worker that dies, or ten minutes without any result, raise
-    `RuntimeError`.
+    A worker takes whole parts of the catalogue, whose statements share runs. A worker
+    that dies, or ten minutes without any result, raise `RuntimeError`.
 
     Args:
-      effort: how hard.
-      num_workers: processes.
-      only: ids to check; None takes all.
+      effort: How hard to try.
+      num_workers: Number of processes.
+      only: Ids to check.
     """
     context = multiprocessing.get_context("spawn")
     parts, found = context.SimpleQueue(), context.Queue()
-    for name in catalogue.PARTS:
-        parts.put(name)
+    for names in catalogue.PARTS:
+        parts.put(names)
     for _ in range(num_workers):
         parts.put(None)
     workers = [
@@ -75,13 +74,13 @@ def _next(found: Any, workers: list[Any]) -> Result | None:
     )
 
 
-def _work(parts: Any, found: Any, effort: Effort, only: frozenset[str] | None) -> None:
+def _work(parts: Any, found: Any, effort: Effort, only: frozenset[str]) -> None:
     # A process for each core: none needs threads of its own. Read when the first
     # array is made, which is later than here.
     flags = os.environ.get("XLA_FLAGS", "")
     os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false"
-    while (name := parts.get()) is not None:
-        for statement in catalogue.part(name):
-            if only is None or statement.id in only:
+    while (names := parts.get()) is not None:
+        for statement in catalogue.part(names):
+            if statement.id in only:
                 found.put(run(statement, effort))
     found.put(None)

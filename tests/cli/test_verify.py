@@ -8,12 +8,12 @@ from lowrank_jax.verify import Found, Statement, catalogue, curves, page
 
 
 def statement(id, observed, status="proved", form=""):
-    def check(effort):
+    def check(certify, effort):
         number = effort.trials(2, 20)
-        yield Found(at_most(jnp.full(number, observed), 1.0), "a case")
+        yield Found(certify(jnp.full(number, observed), 1.0), "a case")
 
     words = "observed is at most the bound, said in so many words that they go on"
-    return Statement(id, words, status, "theory.f", check, form=form)
+    return Statement(id, words, status, at_most, check, form=form)
 
 
 TRUE = (statement("A-1", 0.5), statement("A-2", 0.25, "checked"))
@@ -84,6 +84,7 @@ def test_json_and_page_of_some_statements(cli, told, tmp_path, monkeypatch):
     assert found["versions"]["jax"]
     first, second = found["statements"]
     assert (first["status"], first["trials"], first["holds"]) == ("checked", 20, True)
+    assert first["function"] == "lowrank_jax.theory.certificate.at_most"
     assert first["worst_slack"] == 0.75 and second["worst_slack"] == -0.5
     assert not second["holds"] and second["as_expected"] and second["failures"] == 20
     text = files[1].read_text()

@@ -10,7 +10,13 @@ from lowrank_jax import decode
 from lowrank_jax.checks import InputError
 from lowrank_jax.decode import Scores, viterbi_batch
 from tests import references
-from tests.decode.examples import KINDS, LENGTHS, jax_scores, random_batch
+from tests.decode.examples import (
+    KINDS,
+    LENGTHS,
+    jax_scores,
+    random_batch,
+    random_scores,
+)
 
 run = jax.jit(decode.best_path_batch)
 
@@ -48,6 +54,18 @@ def test_batch_equals_vmap_on_real_scores():
     expected = over(scores, LENGTHS)
     np.testing.assert_array_equal(found.labels, expected.labels)
     np.testing.assert_array_equal(found.score, expected.score)
+
+
+def test_batch_equals_one_sentence_after_the_other_on_long_sentences():
+    unary, pairwise = random_scores(11, 7, is_shared=True, num_positions=90)
+    lengths = np.array([0, 1, 63, 64, 65, 90])
+    scores = jax_scores(np.broadcast_to(unary, (6, *unary.shape)), pairwise)
+    found = run(*scores, lengths)
+    one = jax.jit(decode.best_path)
+    for i, length in enumerate(lengths):
+        expected = one(jax_scores(unary, pairwise), jnp.int32(length))
+        np.testing.assert_array_equal(found.labels[i], expected.labels)
+        assert found.score[i] == expected.score
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

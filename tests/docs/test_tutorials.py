@@ -72,7 +72,19 @@ def theory(out):
     assert out.split() == "[ 1. -1.] [ True False]".split()
 
 
+def accelerators(text):
+    sweeps, accuracy = numbers(r"(\d+) sweeps, test accuracy ([\d.]+)", text)
+    assert 1 < sweeps < 500 and accuracy > 0.9
+
+
+def mini_batches(text):
+    steps, right = numbers(r"(\d+) steps, ([\d.]+) % of test letters right", text)
+    assert steps == 200 and right > 70
+
+
 PAGES = {
+    "accelerators.md": accelerators,
+    "papers/smm.md": mini_batches,
     "quickstart.md": quickstart,
     "adding-a-learner.md": adding_a_learner,
     "theory.md": theory,

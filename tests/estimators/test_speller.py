@@ -3,8 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax import data
-from lowrank_jax.batch.smm import fobos
+from lowrank_jax import data, streams
 from lowrank_jax.decode.lattice_paths import best_paths, paths_to_words
 from lowrank_jax.estimators.speller import Speller
 from lowrank_jax.models import hankel
@@ -27,7 +26,7 @@ def test_a_model_with_ends_of_words_decodes_and_comes_back_with_them(tmp_path):
     assert again.has_end_
     found = again.predict(corpus)
 
-    lattice = fobos.lay_out(alphabet, words, has_end=True)
+    lattice = streams.words.lattice(alphabet, words, has_end=True)
     table = hankel.score_table(blocks, params)
     ids = paths_to_words(best_paths(table, lattice, cost=0.0), lattice)
     np.testing.assert_array_equal(found, alphabet.outputs[ids[words.inside]])

@@ -55,24 +55,6 @@ def test_best_order_is_the_minimum_over_all_orders():
         assert costs[tensor.best_order(num_features) - 1] == min(costs)
 
 
-def test_choices_of_mode_sizes_are_all_within_the_spread():
-    found = list(tensor.mode_size_choices(100, 2, spread=0.5))
-    expected = [
-        (a, b)
-        for a, b in itertools.product(range(6, 16), repeat=2)
-        if a <= b and a * b >= 100 > a * (b - 1)
-    ]
-    assert found == expected
-    assert (10, 10) in found
-    triples = list(tensor.mode_size_choices(100, 3, spread=0.3))
-    assert tensor.mode_sizes(100, 3) in triples
-    assert all(math.prod(sizes) >= 100 for sizes in triples)
-    ranked = tensor.search_mode_sizes(100, 2, lambda sizes: -sum(sizes))
-    assert ranked[0] == (-20, (10, 10))
-    assert len(ranked) == len(found)
-    assert len(tensor.search_mode_sizes(1000, 2, sum, max_choices=5)) == 5
-
-
 @pytest.mark.parametrize("sizes", [(7,), (3, 4), (2, 3, 4)])
 def test_weights_of_cells_are_entries_of_the_dense_tensor(sizes):
     shape = Shape(sizes, 3)

@@ -46,8 +46,8 @@ def twin(order, has_end):
     return weights, average, infos
 
 
-def scan(learner, state, words, order):
-    return loops.run(learner, state, streams.Stacked(words), order)
+def scan(learner, state, stream, order):
+    return loops.run(learner, state, stream, order)
 
 
 def program(**settings):
@@ -57,12 +57,12 @@ def program(**settings):
 
 @pytest.mark.parametrize("has_end", [True, False])
 def test_rounds_equal_those_with_dictionaries(has_end):
-    words = trigram_perceptron.lay_out(*toy.task(), has_end=has_end)
-    num_words = words.letters.shape[0]
+    stream = trigram_perceptron.stream(*toy.task(), has_end=has_end)
+    num_words = stream.num_examples
     order = np.random.default_rng(0).permutation(np.arange(num_words).repeat(3))
     learner, run = program(step_size=STEP, dtype=jnp.float64)
-    start = learner.init(jax.random.key(0), words)
-    state, trace = run(start, words, jnp.asarray(order, jnp.int32))
+    start = learner.init(jax.random.key(0), stream.example(0))
+    state, trace = run(start, stream, jnp.asarray(order, jnp.int32))
     weights, average, infos = twin(order.tolist(), has_end)
     for name, wanted in zip(trace._fields, zip(*infos, strict=True), strict=True):
         np.testing.assert_array_equal(getattr(trace, name), wanted, err_msg=name)
@@ -98,7 +98,9 @@ def large_copies(learner):
         functools.partial(scan, learner),
         donate_argnums=0,
     )
-    text = step.lower(state, words, ints(num_words)).compile().as_text()
+    text = (
+        step.lower(state, streams.Stacked(words), ints(num_words)).compile().as_text()
+    )
     assert f"[{n},{n},{n}]" in text  # the tables are there to be copied
     pattern = re.compile(rf"= \w+\[[^\]]*\b{n}\b[^\]]*\][^ ]* copy\(")
     return [line for line in text.splitlines() if pattern.search(line)]
@@ -122,5 +124,5 @@ def test_words_without_known_pairs_are_refused():
     alphabet, words = toy.task()
     unknown = Corpus((np.array(["a", "b"]),), None, np.array([0, 2]), "no labels")
     with pytest.raises(InputError, match="2 letters have no known pair"):
-        trigram_perceptron.lay_out(alphabet, encode_words(alphabet, unknown))
+        trigram_perceptron.stream(alphabet, encode_words(alphabet, unknown))
     assert (words.gold[words.inside] >= 0).all()

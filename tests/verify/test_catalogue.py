@@ -1,10 +1,14 @@
 """Every statement of the catalogue: there, as expected, as tight as it says."""
 
+import dataclasses
 import importlib
+import json
 
+import jax
 import pytest
 
-from lowrank_jax.verify import Effort, catalogue, run
+from lowrank_jax.checks import InputError
+from lowrank_jax.verify import Effort, catalogue, check, run
 
 STATEMENTS = catalogue.statements()
 NAMES = [f"{statement.id} {statement.form}".strip() for statement in STATEMENTS]
@@ -40,7 +44,37 @@ def test_every_statement_of_the_papers_is_there():
     assert set(ASKED_FOR) <= {statement.id for statement in STATEMENTS}
 
 
-def test_every_row_names_a_public_function():
+def test_every_row_holds_a_public_function():
     for statement in STATEMENTS:
-        module, _, name = statement.function.rpartition(".")
-        assert name in importlib.import_module(module).__all__, statement.function
+        function = statement.function
+        module = importlib.import_module(function.__module__)
+        assert function.__name__ in module.__all__
+        assert getattr(module, function.__name__) is function
+
+
+class Called(Exception):
+    """The function of a row was called."""
+
+
+@pytest.mark.parametrize("statement", STATEMENTS, ids=NAMES)
+def test_every_row_tries_the_function_it_names(statement):
+    """Each row's function is replaced, and no other: the check must come upon it."""
+
+    def spy(*_, **__):
+        raise Called
+
+    replaced = dataclasses.replace(statement, function=spy)
+    with pytest.raises(Called), jax.enable_x64(True):
+        list(replaced.check(replaced.function, Effort(is_quick=True)))
+
+
+def test_check_runs_the_statements_of_some_ids():
+    told = []
+    found = check(["tm-n2", "TM-N1"], seed=0, tell=told.append)
+    assert [one.id for one in found] == 3 * ["TM-N1"] + 2 * ["TM-N2"]
+    assert told == found and all(one.as_expected for one in found)
+    names = [one.function.rpartition(".")[2] for one in found]
+    assert names[2:] == ["best_order", "padding_certificate", "mode_sizes"]
+    assert json.dumps([one._asdict() for one in found])
+    with pytest.raises(InputError, match="no statement has this id; try TM-N"):
+        check(["TM-N3"])

@@ -73,12 +73,12 @@ def test_block_descent_never_raises_objective_3(made):
 
 
 def test_the_page_shows_table_and_plots(made):
-    def check(_):
+    def check(*_):
         yield Found(curves.theory.at_most(2.0, 1.0), "x")
 
     effort = Effort(is_quick=True)
     results = [
-        run(Statement("A-1", "one < two", status, "f", check, form=form), effort)
+        run(Statement("A-1", "one < two", status, max, check, form=form), effort)
         for status, form in (("proved", ""), ("printed-form-fails", "printed"))
     ]
     text = page.page(results, made, effort, 1.0)

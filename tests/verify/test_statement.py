@@ -1,14 +1,17 @@
+import sys
+
 import jax.numpy as jnp
 import numpy as np
 
 from lowrank_jax.theory.certificate import at_most
 from lowrank_jax.verify import Effort, Found, Statement, run
+from lowrank_jax.verify.statement import fails, proved, rows_of, tried
 
 QUICK = Effort(is_quick=True, seed=3)
 
 
 def stated(*founds, status="proved", **given):
-    return Statement("X-1", "a <= b", status, "f", lambda _: founds, **given)
+    return Statement("X-1", "a <= b", status, found, lambda *_: founds, **given)
 
 
 def found(observed, bound, case="a case", **given):
@@ -70,10 +73,10 @@ def test_the_slack_is_a_share_of_the_finite_side():
 
 
 def test_checks_run_in_double_precision():
-    def check(effort):
-        yield found(jnp.ones(()), 1.0 + 1e-6 * jnp.ones(()))
+    def check(certify, effort):
+        yield certify(jnp.ones(()), 1.0 + 1e-6 * jnp.ones(()))
 
-    result = run(Statement("X", "w", "proved", "f", check), QUICK)
+    result = run(Statement("X", "w", "proved", found, check), QUICK)
     np.testing.assert_allclose(result.worst_slack, 1e-6, rtol=1e-3)
 
 
@@ -86,3 +89,31 @@ def test_effort_gives_numbers_of_trials_and_generators_by_seed_and_salt():
     )
     assert one == same != other
     assert Effort(True, 4).generator(1).random() != one
+
+
+@proved("Y-1", "a row", at_most)
+@fails("Y-2", "another", max, "printed", limit=2)
+def _check(certify, effort, *, limit=1):
+    yield certify, limit
+
+
+@proved("Y-3", "over all problems", at_most)
+@tried(lambda one, effort, size: [one(size)], size=4)
+def _shared(certify, problem):
+    return certify, problem
+
+
+def test_rows_stand_over_their_checks_from_top_to_bottom():
+    rows = rows_of(sys.modules[__name__])
+    assert [(row.id, row.status, row.form) for row in rows] == [
+        ("Y-1", "proved", ""),
+        ("Y-2", "printed-form-fails", "printed"),
+        ("Y-3", "proved", ""),
+    ]
+    given = [list(row.check(row.function, QUICK)) for row in rows]
+    assert given == [[(at_most, 1)], [(max, 2)], [(at_most, 4)]]
+
+
+def test_the_result_names_the_function():
+    name = run(stated(found(1.0, 2.0)), QUICK).function
+    assert name == f"{__name__}.found"

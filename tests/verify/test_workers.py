@@ -12,7 +12,9 @@ def test_processes_find_what_one_process_finds():
     only = frozenset({"TM-N1", "TM-N2"})
     found = list(workers.results(effort, num_workers=2, only=only))
     alone = [
-        run(one, effort) for one in catalogue.part("tm.construction") if one.id in only
+        run(one, effort)
+        for one in catalogue.part(("tm.construction",))
+        if one.id in only
     ]
     assert len(found) == len(alone) == 5
     assert [r._replace(seconds=0) for r in found] == [
@@ -27,5 +29,6 @@ def _die(*_):
 def test_a_worker_that_dies_is_told_of(monkeypatch):
     monkeypatch.setattr(workers, "_work", _die)
     monkeypatch.setattr(workers, "_LOOK", 0.2)
+    effort = Effort(is_quick=True)
     with pytest.raises(RuntimeError, match="ended with status 3"):
-        list(workers.results(Effort(is_quick=True), num_workers=1))
+        list(workers.results(effort, num_workers=1, only=frozenset()))

@@ -11,18 +11,18 @@ observed counts: the marginals of all positions by one scan over the corpus
 (`expectations`), added into the features by a tree of gathers (`gather_sum`).
 
 One `update` is one iteration over the whole corpus, a `Lanes` made once on the host by
-`lay_out`. L2 goes by `optax.lbfgs`, L1 by OWL-QN (`owlqn`). On CoNLL-2000 (211,727
-tokens, 19 templates, 7.4 million weights, float32, one core) an evaluation takes 0.3 s
-(score 0.04, marginals 0.12, gradient 0.14) and an iteration of either 0.75 s. There
-FISTA with restart, the other way to L1, stood at 20,184 after 196 evaluations, OWL-QN
-at 16,894 after 101. The first iteration of OWL-QN evaluates the start and stays there.
+`streams.lanes.lanes`. L2 goes by `optax.lbfgs`, L1 by OWL-QN (`quasi_newton`). On
+CoNLL-2000 (211,727 tokens, 19 templates, 7.4 million weights, float32, one core) an
+evaluation takes 0.3 s (score 0.04, marginals 0.12, gradient 0.14) and an iteration of
+either 0.75 s. There FISTA with restart, the other way to L1, stood at 20,184 after 196
+evaluations, OWL-QN at 16,894 after 101. The first iteration of OWL-QN evaluates the
+start and stays there.
 """
 
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 from jax import lax
 
 from lowrank_jax import checks
@@ -30,15 +30,13 @@ from lowrank_jax.batch.crf import quasi_newton
 from lowrank_jax.batch.crf.expectations import expectations
 from lowrank_jax.linalg.gather_sum import sum_rows
 from lowrank_jax.models import linear
-from lowrank_jax.streams.lanes import Lanes, lay_out
+from lowrank_jax.streams.lanes import Lanes
 from lowrank_jax.types import Learner
 
 __all__ = [
     "Info",
-    "Lanes",
     "State",
     "final_params",
-    "lay_out",
     "learner",
     "negative_log_likelihood",
 ]
@@ -49,7 +47,7 @@ class State(NamedTuple):
 
     params: linear.Params  # w
     objective: jax.Array  # ()  infinite before the first iteration
-    search: Any  # of optax.lbfgs, or an `owlqn.Search`
+    search: Any  # of optax.lbfgs, or a `quasi_newton.Search`
 
 
 class Info(NamedTuple):
@@ -61,7 +59,7 @@ class Info(NamedTuple):
     num_evaluations: jax.Array  # () int32  of the loss and its gradient
     num_nonzero: jax.Array  # () int32  weights other than 0
     relative_change: jax.Array  # ()  decrease of the objective, relative
-    converged: jax.Array  # () bool: as `owlqn.progress` tells
+    converged: jax.Array  # () bool: as `quasi_newton.progress` tells
 
 
 def learner(
@@ -77,26 +75,22 @@ def learner(
 
     Args:
       penalty: ``"l2"`` or ``"l1"``.
-      strength: :math:`c`, positive; the larger, the weaker the penalty. May be traced.
-      memory_size: pairs of vectors that L-BFGS remembers, each pair twice the size of
-        the weights. First-order features on all 19 templates of CoNLL-2000 make
-        weights of 685 MB: 13.7 GB at 10, 4.1 GB at 3, and some 7 GB beside for the
-        gradient and the line search. Static.
-      max_evaluations: of one line search. Static.
-      tolerance: relative decrease of the objective below which `Info.converged` is
-        True, if a step was taken (`owlqn.progress`). May be traced.
-      dtype: of the weights.
+      strength: Number :math:`c`, positive; the larger, the weaker the penalty. May be
+        traced.
+      memory_size: Pairs of vectors that L-BFGS remembers, each pair twice the size of
+        the weights. First-order features on all 19 templates of CoNLL-2000 make weights
+        of 685 MB: 13.7 GB at 10, 4.1 GB at 3, and some 7 GB beside for the gradient and
+        the line search. Static.
+      max_evaluations: Largest number of evaluations per line search. Static.
+      tolerance: Relative decrease of the objective below which `Info.converged` is
+        True, if a step was taken (`quasi_newton.progress`). May be traced.
+      dtype: Type of the weights.
     """
     checks.choice(("l1", "l2"), penalty=penalty)
     checks.positive(strength=strength)
     checks.non_negative(tolerance=tolerance)
     checks.whole(memory_size=memory_size, max_evaluations=max_evaluations)
-    solver = optax.lbfgs(
-        memory_size=memory_size,
-        linesearch=optax.scale_by_zoom_linesearch(
-            max_linesearch_steps=max_evaluations, initial_guess_strategy="one"
-        ),
-    )
+    solver = quasi_newton.smooth_solver(memory_size, max_evaluations)
 
     def init(key: jax.Array, lanes: Lanes) -> State:
         del key  # nothing is random: the start is zero
@@ -104,113 +98,35 @@ def learner(
         if penalty == "l1":
             search = quasi_newton.init(params, memory_size)
         else:
-            search = solver.init(params)
-        return State(params, jnp.array(jnp.inf, dtype), _cast(search, dtype))
+            search = quasi_newton.smooth_init(solver, params)
+        return State(params, jnp.array(jnp.inf, dtype), search)
 
     def update(state: State, lanes: Lanes) -> tuple[State, Info]:
         weight = 1 / jnp.asarray(strength, dtype)
         if penalty == "l1":
-            stepped = _step_l1(state, lanes, weight, max_evaluations)
+            stepped = quasi_newton.step(
+                lambda params: negative_log_likelihood(params, lanes),
+                weight,
+                state.params,
+                state.search,
+                max_evaluations=max_evaluations,
+            )
         else:
-            stepped = _step_l2(state, lanes, weight, solver)
-        change, converged = quasi_newton.progress(
-            stepped, jnp.asarray(tolerance, dtype)
-        )
+            stepped = quasi_newton.smooth_step(
+                solver,
+                lambda params: _ridge(params, lanes, weight),
+                state.params,
+                state.search,
+                is_first=jnp.isinf(state.objective),
+            )
         num_nonzero = sum(
             (leaf != 0).sum(dtype=jnp.int32) for leaf in jax.tree.leaves(stepped.params)
         )
-        info = Info(
-            objective=stepped.objective,
-            gradient_norm=stepped.gradient_norm,
-            step_size=stepped.step_size,
-            num_evaluations=stepped.num_evaluations,
-            num_nonzero=num_nonzero,
-            relative_change=change,
-            converged=converged,
-        )
+        common = quasi_newton.common_info(stepped, jnp.asarray(tolerance, dtype))
+        info = Info(**common, num_nonzero=num_nonzero)
         return State(stepped.params, stepped.objective, stepped.search), info
 
     return Learner(init, update)
-
-
-def _step_l1(
-    state: State, lanes: Lanes, weight: jax.Array, max_evaluations: int
-) -> quasi_newton.Stepped:
-    return quasi_newton.step(
-        lambda params: negative_log_likelihood(params, lanes),
-        weight,
-        state.params,
-        state.search,
-        max_evaluations=max_evaluations,
-    )
-
-
-def _step_l2(
-    state: State,
-    lanes: Lanes,
-    weight: jax.Array,
-    solver: optax.GradientTransformationExtraArgs,
-) -> quasi_newton.Stepped:
-    dtype = state.objective.dtype
-
-    def objective(params: linear.Params) -> jax.Array:
-        return _ridge(params, lanes, weight)
-
-    # optax does not run under strict promotion.
-    with jax.numpy_dtype_promotion("standard"):
-        evaluate = optax.value_and_grad_from_state(objective)
-        before, gradient = evaluate(state.params, state=state.search)
-        moves, search = solver.update(
-            gradient,
-            state.search,
-            state.params,
-            value=before,
-            grad=gradient,
-            value_fn=objective,
-        )
-        params = optax.apply_updates(state.params, moves)
-    memory, line = search[0], search[-1]
-    # Where it finds no lower point, optax goes to a higher one. Stay instead, forget
-    # all pairs, and begin again along the gradient.
-    is_good = (line.value < before) | (line.info.decrease_error <= 0)
-    is_good &= line.learning_rate > 0
-    slope = optax.tree.vdot(gradient, moves)
-    params, value, new = jax.tree.map(
-        lambda found, old: jnp.where(is_good, found, old),
-        (params, line.value, line.grad),
-        (state.params, before, gradient),
-    )
-    search = (
-        memory._replace(
-            count=jnp.where(is_good, memory.count, 0),
-            weights_memory=jnp.where(is_good, memory.weights_memory, 0),
-        ),
-        *search[1:-1],
-        line._replace(value=value, grad=new),
-    )
-    is_steepest = (state.search[0].count == 0) & (line.learning_rate > 0)
-    is_first = jnp.isinf(state.objective)
-    num_evaluations = line.info.num_linesearch_steps.astype(jnp.int32)
-    return quasi_newton.Stepped(
-        params=params,
-        search=_cast(search, dtype),
-        objective=value.astype(dtype),
-        objective_before=before.astype(dtype),
-        step_size=jnp.where(is_good, line.learning_rate, 0).astype(dtype),
-        promise=jnp.where(is_steepest, -slope, jnp.inf).astype(dtype),
-        num_evaluations=num_evaluations + is_first.astype(jnp.int32),
-        gradient_norm=optax.tree.norm(new).astype(dtype),
-    )
-
-
-def _cast(search: Any, dtype: jnp.dtype) -> Any:
-    """Give all floats of a search one dtype: optax has some of the default one."""
-
-    def one(leaf: jax.Array) -> jax.Array:
-        is_float = jnp.issubdtype(leaf.dtype, jnp.floating)
-        return leaf.astype(dtype if is_float else leaf.dtype)  # never weak
-
-    return jax.tree.map(one, search)
 
 
 def _ridge_and_gradient(
@@ -241,8 +157,8 @@ def negative_log_likelihood(
     r"""Return :math:`-\sum_j \log p_w(y^j \mid x^j)` and its gradient.
 
     Args:
-      params: w.
-      lanes: the corpus.
+      params: Weights w.
+      lanes: Corpus in lanes.
     """
     labels = lanes.space.num_labels
 

@@ -2,7 +2,7 @@ r"""Forward-backward over a whole corpus in lanes: loss, and expected minus obse
 
 For a linear-chain conditional random field :math:`p(y \mid x) = e^{s(x, y)} / Z(x)` the
 gradient of :math:`-\log p` in the scores is the marginals less the true labels. The
-recursions are those of `decode.scaled`, each position divided by its sum :math:`c_i`,
+recursions are as in `decode.scaled`, each position divided by its sum :math:`c_i`,
 
 .. math:: \alpha_i = e_i \odot (T \alpha_{i-1}) / c_i, \qquad
           \beta_{i-1} = T^\top (e_i \odot \beta_i) / c_i, \qquad
@@ -50,7 +50,7 @@ def expectations(unary: jax.Array, pairwise: jax.Array, lanes: Lanes) -> Expecta
     Args:
       unary: (num_steps, num_lanes, S) scores, finite.
       pairwise: (S, S+1) shared by all positions, or (num_steps, num_lanes, S, S+1).
-      lanes: where the sentences lie, and their true labels.
+      lanes: Sentences in lanes, with their true labels.
     """
     dtype, num_labels = unary.dtype, unary.shape[2]
     labels, previous, inside = lanes.labels, lanes.previous, lanes.is_inside

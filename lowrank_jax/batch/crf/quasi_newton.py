@@ -1,4 +1,6 @@
-r"""OWL-QN: L-BFGS for a smooth convex loss plus an l1 norm (Andrew and Gao, 2007).
+r"""Quasi-Newton iterations: OWL-QN, plain L-BFGS, and the L-BFGS of `optax`.
+
+OWL-QN is L-BFGS for a smooth convex loss plus an l1 norm (Andrew and Gao, 2007).
 
 Minimises :math:`F(w) = f(w) + \lambda \|w\|_1`. Within one orthant F is smooth, so an
 iteration (1) takes the pseudo-gradient, the steepest descent of F with its sign turned,
@@ -14,8 +16,8 @@ w is 0): what would change sign becomes 0. That is what makes the solution spars
 
 Without the norm, (1), (3) and the projection fall away and L-BFGS with a search by
 halving is left. For a strictly convex f every pair that is remembered has positive
-curvature. The loss stands in the program once, where `optax.lbfgs` has it three times:
-of use where it takes long to compile.
+curvature. The loss stands in the program of `step` once. `smooth_step`, by
+`optax.lbfgs`, has it three times: prefer `step` where the loss takes long to compile.
 """
 
 from collections.abc import Callable
@@ -23,11 +25,23 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 from jax import lax
 
 from lowrank_jax.linalg.prox import soft_threshold
 
-__all__ = ["Search", "Stepped", "init", "progress", "pseudo_gradient", "step"]
+__all__ = [
+    "Search",
+    "Stepped",
+    "common_info",
+    "init",
+    "progress",
+    "pseudo_gradient",
+    "smooth_init",
+    "smooth_solver",
+    "smooth_step",
+    "step",
+]
 
 Params = Any  # a tree of arrays
 ValueAndGradient = Callable[[Params], tuple[jax.Array, Params]]
@@ -52,7 +66,7 @@ class Stepped(NamedTuple):
     """After one iteration."""
 
     params: Params
-    search: Search
+    search: Any  # a `Search`, or of `optax.lbfgs`
     objective: jax.Array  # ()  F(w)
     objective_before: jax.Array  # ()  infinite in the first iteration
     step_size: jax.Array  # ()  0 where no point with a sufficient decrease was found
@@ -93,11 +107,12 @@ def step(
     So the loss stands in the program once, and takes its time to compile once.
 
     Args:
-      value_and_gradient: of the smooth loss f.
-      strength: lambda; None for plain L-BFGS.
-      params: the weights w.
-      search: from `init` or the last iteration.
-      max_evaluations: of the line search; the step is halved after each.
+      value_and_gradient: Function that returns the smooth loss f and its gradient.
+      strength: Strength lambda; None for plain L-BFGS.
+      params: Weights w.
+      search: Search from `init` or the last iteration.
+      max_evaluations: Largest number of evaluations per line search. The step is halved
+        after each.
     """
     is_new = jnp.isinf(search.value)  # then the only trial is the start itself
     old_value, gradient = search.value, search.gradient
@@ -179,14 +194,113 @@ def progress(stepped: Stepped, tolerance: jax.Array) -> tuple[jax.Array, jax.Arr
     direction says nothing, and the next iteration starts afresh.
 
     Args:
-      stepped: from `step`.
-      tolerance: relative to the objective before, or to 1 if that is larger.
+      stepped: Iteration from `step`.
+      tolerance: Decrease relative to the objective before, or to 1 if 1 is larger.
     """
     before = stepped.objective_before
     size = jnp.maximum(jnp.abs(before), 1)
     change = jnp.where(jnp.isinf(before), jnp.inf, (before - stepped.objective) / size)
     is_told = (stepped.step_size > 0) | (stepped.promise <= tolerance * size)
     return change, (change <= tolerance) & is_told
+
+
+def common_info(stepped: Stepped, tolerance: jax.Array) -> dict[str, jax.Array]:
+    """Return the fields of `Info` that every learner by quasi-Newton steps has."""
+    change, converged = progress(stepped, tolerance)
+    return {
+        "objective": stepped.objective,
+        "gradient_norm": stepped.gradient_norm,
+        "step_size": stepped.step_size,
+        "num_evaluations": stepped.num_evaluations,
+        "relative_change": change,
+        "converged": converged,
+    }
+
+
+def smooth_solver(
+    memory_size: int, max_evaluations: int
+) -> optax.GradientTransformationExtraArgs:
+    """Return `optax.lbfgs` with a zoom line search from step 1."""
+    return optax.lbfgs(
+        memory_size=memory_size,
+        linesearch=optax.scale_by_zoom_linesearch(
+            max_linesearch_steps=max_evaluations, initial_guess_strategy="one"
+        ),
+    )
+
+
+def smooth_init(solver: optax.GradientTransformationExtraArgs, params: Params) -> Any:
+    """Return the search of `smooth_step` before the first iteration."""
+    return _cast(solver.init(params), jax.tree.leaves(params)[0].dtype)
+
+
+def smooth_step(
+    solver: optax.GradientTransformationExtraArgs,
+    objective: Callable[[Params], jax.Array],
+    params: Params,
+    search: Any,
+    *,
+    is_first: jax.Array,
+) -> Stepped:
+    """Run one iteration of `optax.lbfgs`; stay where it finds no lower point.
+
+    Args:
+      solver: Solver from `smooth_solver`.
+      objective: Smooth function of the weights.
+      params: Weights w.
+      search: Search from `smooth_init` or from the last iteration.
+      is_first: () bool, True in the first iteration, which also evaluates the start.
+    """
+    dtype = jax.tree.leaves(params)[0].dtype
+    # optax does not run under strict promotion.
+    with jax.numpy_dtype_promotion("standard"):
+        evaluate = optax.value_and_grad_from_state(objective)
+        before, gradient = evaluate(params, state=search)
+        moves, found = solver.update(
+            gradient, search, params, value=before, grad=gradient, value_fn=objective
+        )
+        moved = optax.apply_updates(params, moves)
+    memory, line = found[0], found[-1]
+    # Where it finds no lower point, optax goes to a higher one. Stay instead, forget
+    # all pairs, and begin again along the gradient.
+    is_good = (line.value < before) | (line.info.decrease_error <= 0)
+    is_good &= line.learning_rate > 0
+    slope = optax.tree.vdot(gradient, moves)
+    moved, value, new = jax.tree.map(
+        lambda found, old: jnp.where(is_good, found, old),
+        (moved, line.value, line.grad),
+        (params, before, gradient),
+    )
+    found = (
+        memory._replace(
+            count=jnp.where(is_good, memory.count, 0),
+            weights_memory=jnp.where(is_good, memory.weights_memory, 0),
+        ),
+        *found[1:-1],
+        line._replace(value=value, grad=new),
+    )
+    is_steepest = (search[0].count == 0) & (line.learning_rate > 0)
+    num_evaluations = line.info.num_linesearch_steps.astype(jnp.int32)
+    return Stepped(
+        params=moved,
+        search=_cast(found, dtype),
+        objective=value.astype(dtype),
+        objective_before=before.astype(dtype),
+        step_size=jnp.where(is_good, line.learning_rate, 0).astype(dtype),
+        promise=jnp.where(is_steepest, -slope, jnp.inf).astype(dtype),
+        num_evaluations=num_evaluations + is_first.astype(jnp.int32),
+        gradient_norm=optax.tree.norm(new).astype(dtype),
+    )
+
+
+def _cast(search: Any, dtype: jnp.dtype) -> Any:
+    """Give all floats of a search one dtype: optax has some of the default one."""
+
+    def one(leaf: jax.Array) -> jax.Array:
+        is_float = jnp.issubdtype(leaf.dtype, jnp.floating)
+        return leaf.astype(dtype if is_float else leaf.dtype)  # never weak
+
+    return jax.tree.map(one, search)
 
 
 def pseudo_gradient(
@@ -197,9 +311,9 @@ def pseudo_gradient(
     It is zero exactly at a minimum.
 
     Args:
-      params: w.
-      gradient: of f at w.
-      strength: lambda; None for 0.
+      params: Weights w.
+      gradient: Gradient of f at w.
+      strength: Strength lambda; None for 0.
     """
     if strength is None:
         return gradient

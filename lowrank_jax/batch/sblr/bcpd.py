@@ -37,6 +37,7 @@ from lowrank_jax.batch.sblr.block_step import (
     minimise,
     proximal_step,
 )
+from lowrank_jax.batch.sblr.start import best_size, check_start, start_params
 from lowrank_jax.checks import InputError
 from lowrank_jax.linalg import penalties
 from lowrank_jax.linalg.penalties import Penalty
@@ -47,16 +48,13 @@ from lowrank_jax.types import Learner
 
 __all__ = [
     "Info",
+    "Settings",
     "Stages",
     "State",
-    "check_start",
     "final_params",
     "learner",
     "stages",
-    "start_params",
 ]
-
-_STARTS = ("paper", "label")
 
 
 class State(NamedTuple):
@@ -85,6 +83,96 @@ class Info(NamedTuple):
     left_support: jax.Array  # () int32  entries of U other than 0
     right_support: jax.Array  # () int32  entries of V other than 0
     converged: jax.Array  # () bool: q^k is within the tolerance
+
+
+class Settings(NamedTuple):
+    """Settings of the descent, as `learner` explains them."""
+
+    rank: int = 1
+    mu1: float | jax.Array = 0.0
+    mu2: float | jax.Array = 0.0
+    nu1: float | jax.Array = 0.0
+    nu2: float | jax.Array = 0.0
+    left_penalty: Penalty | None = None
+    right_penalty: Penalty | None = None
+    solver: str = "proximal"
+    step: str = "backtracking"
+    start: str | Params = "paper"
+    scale_start: bool | None = None
+    tolerance: float | jax.Array = 1e-3
+    growth: float | jax.Array = 1.5
+    least_constant: float | jax.Array = 1e-6
+    block_tolerance: float | jax.Array = 1e-5
+    max_block_steps: int = 1000
+
+    def check(self) -> None:
+        """Raise `InputError` if a setting is out of range or would have no effect."""
+        checks.whole(rank=self.rank, max_block_steps=self.max_block_steps)
+        checks.non_negative(mu1=self.mu1, mu2=self.mu2, nu1=self.nu1, nu2=self.nu2)
+        checks.non_negative(tolerance=self.tolerance)
+        checks.positive(least_constant=self.least_constant)
+        checks.positive(block_tolerance=self.block_tolerance)
+        checks.choice(("proximal", "minimise"), solver=self.solver)
+        checks.choice(("backtracking", "tight", "lemma"), step=self.step)
+        if isinstance(self.growth, float | int) and not self.growth > 1:
+            raise InputError(f"`growth` must be above 1, got {self.growth}.")
+        place, idle = f"solver={self.solver!r}", ["step", "growth"]
+        if self.solver == "proximal":
+            idle = ["block_tolerance", "max_block_steps"]
+            if self.step != "backtracking":
+                place, idle = f"{place} with step={self.step!r}", [*idle, "growth"]
+        for name in idle:
+            value = getattr(self, name)
+            if isinstance(value, str | float | int) and (
+                value != self._field_defaults[name]
+            ):
+                raise InputError(
+                    f"`{name}` has no part in {place}, got {value!r}: leave it out."
+                )
+        check_start(self.start, self.rank)
+        self.penalties()
+
+    def penalties(self) -> tuple[Penalty, Penalty]:
+        """Return the penalty of each side, or the elastic net of its strengths."""
+        left = {"mu1": self.mu1, "mu2": self.mu2}
+        right = {"nu1": self.nu1, "nu2": self.nu2}
+        return (
+            _one_penalty("left_penalty", self.left_penalty, **left),
+            _one_penalty("right_penalty", self.right_penalty, **right),
+        )
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether the factors of the start are scaled to where F is least."""
+        if self.scale_start is not None:
+            return self.scale_start
+        return isinstance(self.start, str) and self.start == "label"
+
+    def split(self) -> tuple["Settings", dict[str, float | jax.Array]]:
+        """Return the static settings, and the real numbers, which may be traced.
+
+        Strengths are left out where a penalty takes their place.
+        """
+        names = ["tolerance", "growth", "least_constant", "block_tolerance"]
+        names += ["mu1", "mu2"] if self.left_penalty is None else []
+        names += ["nu1", "nu2"] if self.right_penalty is None else []
+        static = self._replace(**{name: self._field_defaults[name] for name in names})
+        return static, {name: getattr(self, name) for name in names}
+
+
+def _one_penalty(
+    name: str, penalty: Penalty | None, **strengths: float | jax.Array
+) -> Penalty:
+    """Return the penalty, or the elastic net of the strengths; refuse both."""
+    l1, l2 = strengths.values()
+    if penalty is None:
+        return penalties.elastic_net(l1=l1, l2=l2)
+    if not all(isinstance(s, float | int | np.number) and s == 0 for s in (l1, l2)):
+        first, second = strengths
+        raise InputError(
+            f"Give either `{name}`, or `{first}` and `{second}`, not both."
+        )
+    return penalty
 
 
 class Stages(NamedTuple):
@@ -128,55 +216,36 @@ def learner(
     r"""Build the pair ``(init, update)`` on `Labelled` matrices; both are pure.
 
     Args:
-      rank: r, at most the smaller side of a matrix; that of `start` where it is given.
-        Static.
-      mu1: of :math:`\|U\|_1` (SBLR-Eq5), zero or more. May be traced, like the next.
-      mu2: of :math:`\frac12\|U\|_F^2`.
-      nu1: of :math:`\|V\|_1`.
-      nu2: of :math:`\frac12\|V\|_F^2`.
-      left_penalty: :math:`r_1` in the place of mu1 and mu2.
-      right_penalty: :math:`r_2` in the place of nu1 and nu2.
-      solver: ``"proximal"``, one step a block (Algorithms 2 and 3), or ``"minimise"``,
-        each block solved to `block_tolerance` (Algorithm 1).
-      step: constant of a proximal step: ``"backtracking"`` (SBLR-Eq13..16), ``"tight"``
-        (DR-S1, DR-S2) or ``"lemma"`` (SBLR-L3.1, L6.1); ``"minimise"`` takes none.
-      start: ``"paper"`` (SBLR-I1), ``"label"`` (its correction) or the factors given.
-      scale_start: whether the factors are scaled to where F is least; None does so for
-        ``"label"`` alone.
-      tolerance: epsilon of Eq. (8). May be traced.
-      growth: :math:`\eta` of the backtracking, above 1. May be traced.
-      least_constant: :math:`L_{\min}` of the backtracking and of
+      rank: Rank r, at most the smaller side of a matrix; the rank of `start` if it is
+        given as factors. Static.
+      mu1: Strength of :math:`\|U\|_1` (SBLR-Eq5), zero or more. May be traced.
+      mu2: Strength of :math:`\frac12\|U\|_F^2`. May be traced.
+      nu1: Strength of :math:`\|V\|_1`. May be traced.
+      nu2: Strength of :math:`\frac12\|V\|_F^2`. May be traced.
+      left_penalty: Penalty :math:`r_1` in place of mu1 and mu2.
+      right_penalty: Penalty :math:`r_2` in place of nu1 and nu2.
+      solver: Solver of a block: ``"proximal"``, one step per block (Algorithms 2 and
+        3), or ``"minimise"``, each block solved to `block_tolerance` (Algorithm 1).
+      step: Constant of a proximal step: ``"backtracking"`` (SBLR-Eq13..16), ``"tight"``
+        (DR-S1, DR-S2) or ``"lemma"`` (SBLR-L3.1, L6.1). ``"minimise"`` takes none.
+      start: Start of the descent: ``"paper"`` (SBLR-I1), ``"label"`` (its correction)
+        or factors.
+      scale_start: True scales the factors of the start to where F is least. None does
+        so for ``"label"`` alone.
+      tolerance: Epsilon of Eq. (8). May be traced.
+      growth: Factor :math:`\eta` of the backtracking, above 1. May be traced.
+      least_constant: Constant :math:`L_{\min}` of the backtracking and of
         `Info.decrease_slack`. May be traced.
-      block_tolerance: of ``"minimise"``, on the gradient mapping's norm.
-      max_block_steps: of ``"minimise"``, at most so many in a block. Static.
+      block_tolerance: Norm of the gradient mapping at which ``"minimise"`` ends a
+        block.
+      max_block_steps: Largest number of steps of ``"minimise"`` per block. Static.
 
     Raises:
-      InputError: if an argument is not as said, or would have no effect.
+      InputError: If an argument is out of range, or would have no effect.
     """
-    checks.whole(rank=rank, max_block_steps=max_block_steps)
-    checks.non_negative(mu1=mu1, mu2=mu2, nu1=nu1, nu2=nu2, tolerance=tolerance)
-    checks.positive(least_constant=least_constant, block_tolerance=block_tolerance)
-    checks.choice(("proximal", "minimise"), solver=solver)
-    checks.choice(("backtracking", "tight", "lemma"), step=step)
-    if isinstance(growth, float | int) and not growth > 1:
-        raise InputError(f"`growth` must be above 1, got {growth}.")
-    _refuse_idle(solver, step, growth, block_tolerance, max_block_steps)
-    check_start(start, rank)
-    left = _one_penalty("left_penalty", left_penalty, mu1=mu1, mu2=mu2)
-    right = _one_penalty("right_penalty", right_penalty, nu1=nu1, nu2=nu2)
-    parts = stages(
-        left,
-        right,
-        Search(step, growth, least_constant),
-        solver=solver,
-        tolerance=tolerance,
-        block_tolerance=block_tolerance,
-        max_block_steps=max_block_steps,
-    )
-
-    is_scaled = scale_start
-    if is_scaled is None:
-        is_scaled = isinstance(start, str) and start == "label"
+    settings = Settings(**locals())
+    settings.check()
+    parts = stages(settings)
 
     def init(key: jax.Array, labelled: Labelled) -> State:
         del key  # nothing is random
@@ -186,7 +255,7 @@ def learner(
             params = start
         features = bilinear_logit.left_features(labelled, params.right)
         given = labelled.targets, labelled.weights
-        return parts.init(params, features, *given, is_scaled)
+        return parts.init(params, features, *given, settings.is_scaled)
 
     def update(state: State, labelled: Labelled) -> tuple[State, Info]:
         given = labelled.targets, labelled.weights
@@ -199,58 +268,19 @@ def learner(
     return Learner(init, update)
 
 
-def _one_penalty(
-    name: str, penalty: Penalty | None, **strengths: float | jax.Array
-) -> Penalty:
-    """Return the penalty, or the elastic net of the strengths; refuse both."""
-    l1, l2 = strengths.values()
-    if penalty is None:
-        return penalties.elastic_net(l1=l1, l2=l2)
-    if not all(isinstance(s, float | int | np.number) and s == 0 for s in (l1, l2)):
-        first, second = strengths
-        raise InputError(
-            f"Give either `{name}`, or `{first}` and `{second}`, not both."
-        )
-    return penalty
-
-
-def _refuse_idle(
-    solver: str,
-    step: str,
-    growth: float | jax.Array,
-    block_tolerance: float | jax.Array,
-    max_block_steps: int,
-) -> None:
-    """Raise if an option was given that this solver, or this step, has no use for."""
-    usual = learner.__kwdefaults__ or {}
-    place, idle = f"solver={solver!r}", {"step": step, "growth": growth}
-    if solver == "proximal":
-        idle = {"block_tolerance": block_tolerance, "max_block_steps": max_block_steps}
-        if step != "backtracking":
-            place, idle = f"{place} with step={step!r}", idle | {"growth": growth}
-    for name, value in idle.items():
-        if isinstance(value, str | float | int) and value != usual[name]:
-            raise InputError(
-                f"`{name}` has no part in {place}, got {value!r}: leave it out."
-            )
-
-
-def stages(
-    left: Penalty,
-    right: Penalty,
-    search: Search,
-    *,
-    solver: str,
-    tolerance: float | jax.Array,
-    block_tolerance: float | jax.Array,
-    max_block_steps: int,
-) -> Stages:
-    """Build the parts of a sweep; the arguments are those of `learner`."""
+def stages(settings: Settings) -> Stages:
+    """Build the parts of a sweep."""
+    left, right = settings.penalties()
+    search = Search(settings.step, settings.growth, settings.least_constant)
+    solver = settings.solver
 
     def step_block(block: Block, penalty: Penalty, constant: jax.Array) -> Stepped:
         if solver == "minimise":
             return minimise(
-                block, penalty, tolerance=block_tolerance, max_steps=max_block_steps
+                block,
+                penalty,
+                tolerance=settings.block_tolerance,
+                max_steps=settings.max_block_steps,
             )
         return proximal_step(block, penalty, search, constant)
 
@@ -264,7 +294,7 @@ def stages(
         no_bias = jnp.zeros_like(params.bias)
         linear = bilinear_logit.block_scores(features, params.left, no_bias)
         if is_scaled:
-            size = _best_size(params, linear, targets, weights, left, right)
+            size = best_size(params, linear, targets, weights, left, right)
             params = Params(size * params.left, size * params.right, params.bias)
             features, linear = size * features, size * size * linear
         loss = logistic.loss(linear + params.bias[None], targets, weights)
@@ -324,93 +354,11 @@ def stages(
             balance=_balance(params, left, right),
             left_support=(params.left != 0).sum(dtype=jnp.int32),
             right_support=(params.right != 0).sum(dtype=jnp.int32),
-            converged=change <= jnp.asarray(tolerance, objective.dtype),
+            converged=change <= jnp.asarray(settings.tolerance, objective.dtype),
         )
         return new, info
 
     return Stages(init, first, second, finish)
-
-
-def check_start(start: str | Params, rank: int) -> None:
-    """Raise `InputError` unless it is a known start, or a model of this rank."""
-    if isinstance(start, str):
-        checks.choice(_STARTS, start=start)
-        return
-    for part in (start.left, start.right):
-        if np.shape(part)[-1] != rank:
-            raise InputError(
-                f"`rank` must be {np.shape(part)[-1]}, as `start` has it, got {rank}."
-            )
-
-
-def start_params(labelled: Labelled, *, rank: int, start: str = "paper") -> Params:
-    r"""Return the factors to start from, singular vectors of one matrix a class.
-
-    ``"paper"``: :math:`U^0 = -u_{1..r}`, :math:`V^0 = v_{1..r}` of the mean matrix
-    (SBLR-I1), the same for all classes. ``"label"``: :math:`+u`, :math:`+v` of
-    :math:`\sum_i\omega_i(y_{ic} - \frac1{m+1})X_i`, the downhill direction at the
-    score 0, where the labels that SBLR-I1 leaves out belong.
-
-    Args:
-      labelled: the matrices.
-      rank: r.
-      start: ``"paper"`` or ``"label"``.
-    """
-    x = labelled.x
-    shares = start_shares(labelled.targets, labelled.weights, start)
-    flat = jnp.einsum("nc,nk->ck", shares, x.reshape(x.shape[0], -1))
-    means = flat.reshape(-1, *x.shape[1:])
-    return start_vectors(means, rank=rank, num_classes=labelled.targets.shape[1])
-
-
-def start_shares(targets: jax.Array, weights: jax.Array, start: str) -> jax.Array:
-    """Return the share (n, 1 or m) of each matrix in those of `start_vectors`."""
-    checks.choice(_STARTS, start=start)
-    if start == "paper":
-        return -weights[:, None]  # -u and v of a matrix are u and v of its negative
-    return weights[:, None] * (targets - 1 / (targets.shape[1] + 1))
-
-
-def start_vectors(means: jax.Array, *, rank: int, num_classes: int) -> Params:
-    """Return the leading singular vectors of (1 or m, s, t) as factors of m classes."""
-    most = min(means.shape[1:])
-    if rank > most:
-        raise InputError(
-            f"`rank` must lie in 1..{most} for {means.shape[1]}x{means.shape[2]} "
-            f"matrices, got {rank}."
-        )
-    u, _, vt = jnp.linalg.svd(means, full_matrices=False)
-    left, right = u[:, :, :rank], vt[:, :rank].transpose(0, 2, 1)
-    return Params(
-        left=jnp.broadcast_to(left, (num_classes, *left.shape[1:])),
-        right=jnp.broadcast_to(right, (num_classes, *right.shape[1:])),
-        bias=jnp.zeros(num_classes, means.dtype),
-    )
-
-
-def _best_size(
-    params: Params,
-    linear: jax.Array,
-    targets: jax.Array,
-    weights: jax.Array,
-    left: Penalty,
-    right: Penalty,
-) -> jax.Array:
-    """Return the size of the factors, a power of two, at which F is least.
-
-    `linear` are the scores without the bias, which keeps its size.
-
-    Unit vectors score a large matrix so high that the loss is flat there, and the
-    first step under a sparse penalty falls to the stationary point 0.
-    """
-
-    def objective(size: jax.Array) -> jax.Array:
-        scores = size * size * linear + params.bias[None]
-        loss = logistic.loss(scores, targets, weights)
-        return loss + left.value(size * params.left) + right.value(size * params.right)
-
-    sizes = 2.0 ** jnp.arange(-12, 5).astype(linear.dtype)
-    return sizes[jnp.argmin(jax.vmap(objective)(sizes))]
 
 
 def _slacks(

@@ -79,10 +79,10 @@ def proximal_step(
     """Move a block by one proximal gradient step.
 
     Args:
-      block: where it stands.
-      penalty: of the factors.
-      search: how to find the constant.
-      constant: the one accepted last; backtracking starts from it.
+      block: Block and its point.
+      penalty: Penalty of the factors.
+      search: Rule that finds the constant.
+      constant: Constant accepted last; backtracking starts from it.
     """
     dtype = block.factors.dtype
     scores = bilinear_logit.block_scores(block.features, block.factors, block.bias)
@@ -151,12 +151,12 @@ def minimise(
     the gradient.
 
     Args:
-      block: where it stands.
-      penalty: of the factors.
-      tolerance: on the norm of the gradient mapping.
-      max_steps: at most so many. Static.
-      features_at: gives the features anew to each step, by its number; None keeps
-        those of the block.
+      block: Block and its point.
+      penalty: Penalty of the factors.
+      tolerance: Norm of the gradient mapping at which the steps end.
+      max_steps: Largest number of steps. Static.
+      features_at: Function from the number of a step to its features; None keeps the
+        features of the block.
     """
     dtype = block.factors.dtype
     constant = lipschitz.tight_constant(block.features, block.weights)

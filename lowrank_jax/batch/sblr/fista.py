@@ -79,18 +79,18 @@ def learner(
     """Build the pair ``(init, update)``; both are pure. The start is zero.
 
     Args:
-      penalty: of the weights (m, s, t); None takes the elastic net of `l1` and `l2`.
-      l1: strength of the absolute values where there is no `penalty`. May be traced.
-      l2: strength of half the squares where there is no `penalty`. May be traced.
+      penalty: Penalty of the weights (m, s, t); None takes the elastic net of `l1` and
+        `l2`.
+      l1: Strength of the absolute values where there is no `penalty`. May be traced.
+      l2: Strength of half the squares where there is no `penalty`. May be traced.
       step: ``"tight"``, the least constant that is safe everywhere (DR-S1, DR-S2), from
         the eigenvalues of the smaller Gram matrix at the start; or ``"backtracking"``,
         which starts at its share of the trace, never goes down, and needs no
         eigenvalues.
-      growth: of the constant after a failed trial, above 1. May be traced.
-      restart: whether the momentum is dropped when it points uphill (O'Donoghue and
-        Candes, 2015): far fewer iterations as a rule, but the bound above is then
-        not proved.
-      tolerance: on q^k; `Info.converged` tells when it is met. May be traced.
+      growth: Growth of the constant after a failed trial, above 1. May be traced.
+      restart: True drops the momentum when it points uphill (O'Donoghue and Candes,
+        2015): far fewer iterations as a rule, but the bound above is then not proved.
+      tolerance: Largest q^k; `Info.converged` tells when it is met. May be traced.
     """
     checks.choice(("tight", "backtracking"), step=step)
     checks.non_negative(l1=l1, l2=l2, tolerance=tolerance)
@@ -243,9 +243,9 @@ def stationarity(params: Params, labelled: Labelled, penalty: Penalty) -> jax.Ar
     It reads the matrices twice more, which the bound in `Info` does not.
 
     Args:
-      params: w and b.
-      labelled: the data.
-      penalty: h.
+      params: Weights w and b.
+      labelled: Matrices with their classes.
+      penalty: Penalty h.
     """
     scores = matrix_logit.scores(params, labelled.x)
     residuals = logistic.residuals(scores, labelled.targets, labelled.weights)

@@ -92,15 +92,16 @@ def learner(
     r"""Build the pair ``(init, update)``; both are pure.
 
     The start has no weights and the best offset for that, so a strength from which on
-    all weights are 0 is done at once. The dtype is that of the matrices.
+    all weights are 0 is done at once. The matrices give the dtype.
 
     Args:
       l1: :math:`\mu_1`, strength of the absolute values. May be traced.
       l2: :math:`\mu_2`, strength of half the squares. May be traced.
-      working_set: m, at least 1; best somewhat above the weights expected. Static.
-      max_inner_steps: on one model, at least 1. Static.
-      tolerance: on the gap over F; what the dtype cannot give ends with a step size
-        of 0, since every further iteration would be the same. May be traced.
+      working_set: Size m of the working set, at least 1; best somewhat above the
+        weights expected. Static.
+      max_inner_steps: Largest number of steps on one model, at least 1. Static.
+      tolerance: Largest gap over F; what the dtype cannot give ends with a step size of
+        0, since every further iteration would be the same. May be traced.
     """
     checks.non_negative(l1=l1, l2=l2, tolerance=tolerance)
     checks.whole(working_set=working_set, max_inner_steps=max_inner_steps)
@@ -265,10 +266,10 @@ def _lower_bound(
 
     Args:
       sides: (n, 2) the positive and the negative parts of p - y.
-      parts: their sums over the matrices, weighted: (2, s, t) and (2,).
+      parts: Their sums over the matrices, weighted: (2, s, t) and (2,).
       weights: (n,) of the loss.
-      mu_1: strength of the absolute values.
-      mu_2: strength of half the squares.
+      mu_1: Strength of the absolute values.
+      mu_2: Strength of half the squares.
     """
     tiny = jnp.finfo(weights.dtype).tiny
     shrink = parts.bias.min() / jnp.maximum(parts.bias, tiny)  # (2,)  to equal sums

@@ -1,10 +1,10 @@
 """Bilinear logistic regression on matrices larger than the memory of the device.
 
-A sweep of `bcpd` reads the matrices twice and needs of them only the products with the
-factors, one row or column a matrix: these fit where the matrices do not. So the
-matrices stay on the host (an array, or a `numpy.memmap` on the disk) and go through
-the device in chunks, for the products alone. Each matrix's products are those of the
-run in one piece; nothing is sampled or approximated.
+A sweep of `bcpd` reads the matrices twice and needs only their products with the
+factors, one row or column per matrix. The products fit where the matrices do not. So
+the matrices stay on the host (an array, or a `numpy.memmap` on the disk) and go through
+the device in chunks, for the products alone. A run in one piece has the same products:
+nothing is sampled or approximated.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,9 +16,7 @@ import numpy as np
 
 from lowrank_jax import checks
 from lowrank_jax.batch.sblr import bcpd
-from lowrank_jax.batch.sblr.block_step import Search
-from lowrank_jax.linalg import penalties
-from lowrank_jax.linalg.penalties import Penalty
+from lowrank_jax.batch.sblr.start import start_shares, start_vectors
 from lowrank_jax.models import bilinear_logit
 from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.streams.matrices import Labelled
@@ -32,15 +30,11 @@ def fit(
     weights: np.ndarray | jax.Array,
     *,
     chunk_size: int,
-    rank: int = 1,
-    left_penalty: Penalty | None = None,
-    right_penalty: Penalty | None = None,
-    step: str = "backtracking",
     start: str | Params = "label",
-    tolerance: float = 1e-3,
     max_iterations: int = 500,
     dtype: Any = jnp.float32,
     on_sweep: Callable[[int, bcpd.Info], None] | None = None,
+    **settings: Any,
 ) -> tuple[Params, list[bcpd.Info]]:
     """Fit by sweeps of `bcpd` over matrices that stay on the host.
 
@@ -48,34 +42,21 @@ def fit(
       x: (n, s, t), read in slices along the first axis.
       targets: (n, m), as in `Labelled`.
       weights: (n,) summing to 1.
-      chunk_size: matrices on the device at a time.
-      rank: r.
-      left_penalty: :math:`r_1`; None for no penalty.
-      right_penalty: :math:`r_2`.
-      step: as in `bcpd.learner`.
-      start: as in `bcpd.learner`.
-      tolerance: epsilon of SBLR-Eq8.
-      max_iterations: sweeps at most.
-      dtype: of the computation.
-      on_sweep: told of each sweep: its index and its `Info`.
+      chunk_size: Number of matrices on the device at a time.
+      start: Start as in `bcpd.learner`.
+      max_iterations: Largest number of sweeps.
+      dtype: Type of the computation.
+      on_sweep: Function that is called after each sweep with its index and `Info`.
+      **settings: Other fields of `bcpd.Settings`.
 
     Returns:
       The model, and the `Info` of each sweep.
     """
-    checks.whole(chunk_size=chunk_size, rank=rank, max_iterations=max_iterations)
-    checks.non_negative(tolerance=tolerance)
-    checks.choice(("backtracking", "tight", "lemma"), step=step)
-    bcpd.check_start(start, rank)
+    checks.whole(chunk_size=chunk_size, max_iterations=max_iterations)
+    given = bcpd.Settings(start=start, **settings)
+    given.check()
     targets, weights = jnp.asarray(targets, dtype), jnp.asarray(weights, dtype)
-    parts = bcpd.stages(
-        left_penalty or penalties.none(),
-        right_penalty or penalties.none(),
-        Search(step, 1.5, 1e-6),  # the defaults of `bcpd.learner`
-        solver="proximal",
-        tolerance=tolerance,
-        block_tolerance=1.0,  # for a solver not used here
-        max_block_steps=1,
-    )
+    parts = bcpd.stages(given)
     stages = bcpd.Stages(
         jax.jit(parts.init, static_argnums=4),
         *(jax.jit(part) for part in (parts.first, parts.second, parts.finish)),
@@ -91,22 +72,21 @@ def fit(
         return jnp.concatenate([read(piece, factors) for piece in chunks()], axis=1)
 
     if isinstance(start, str):
-        shares = bcpd.start_shares(targets, weights, start)
+        shares = start_shares(targets, weights, start)
         means = jnp.zeros((shares.shape[1], *x.shape[1:]), dtype)
         begin = 0
         for piece in chunks():
             end = begin + piece.x.shape[0]
             means = means + jnp.einsum("nc,nst->cst", shares[begin:end], piece.x)
             begin = end
-        params = bcpd.start_vectors(means, rank=rank, num_classes=targets.shape[1])
+        params = start_vectors(means, rank=given.rank, num_classes=targets.shape[1])
     else:
         params = start
 
     left_features = jax.jit(bilinear_logit.left_features)
     right_features = jax.jit(bilinear_logit.right_features)
     features = products(left_features, params.right)
-    is_scaled = isinstance(start, str) and start == "label"
-    state = stages.init(params, features, targets, weights, is_scaled)
+    state = stages.init(params, features, targets, weights, given.is_scaled)
     trace = []
     for sweep in range(max_iterations):
         one = stages.first(state, targets, weights)

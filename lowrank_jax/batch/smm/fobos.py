@@ -21,8 +21,8 @@ so the averaged subgradient comes to within :math:`\|\Delta H\| / \sum_t \eta_t`
 the dual feasible set.
 
 One `update` is one iteration over the whole corpus, a `Lattice` made once on the host
-by `lay_out`. On NETtalk (15,000 words, float32, one core) it takes a few tenths of a
-second, nearly all of it decoding; the threshold takes some hundredths.
+by `streams.words.lattice`. On NETtalk (15,000 words, float32, one core) it takes a few
+tenths of a second, nearly all of it decoding; the threshold takes some hundredths.
 """
 
 from collections.abc import Callable
@@ -33,20 +33,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax import checks
-from lowrank_jax.batch.smm.hinge import hinge
-from lowrank_jax.batch.smm.penalties import (
-    check_regulariser,
-    lower_bound,
-    proximal_step,
-    warm_start,
-)
-from lowrank_jax.data.bisymbols import Alphabet, Words
+from lowrank_jax.batch.smm import splitting
+from lowrank_jax.batch.smm.penalties import lower_bound
 from lowrank_jax.models import hankel
-from lowrank_jax.streams import words as lattices
 from lowrank_jax.streams.words import Lattice
 from lowrank_jax.types import Learner
 
-__all__ = ["Info", "State", "final_params", "inverse_root", "lay_out", "learner"]
+__all__ = ["Info", "State", "final_params", "learner"]
 
 
 class State(NamedTuple):
@@ -63,7 +56,7 @@ class State(NamedTuple):
     cost_sum: jax.Array  # ()  of eta_s times the Hamming cost, since then
     weight_sum: jax.Array  # ()  of eta_s, since then
     lower_bound: jax.Array  # ()  the best so far (DR-M2)
-    right: hankel.Params  # right vectors or multipliers: see `spectral.Proximal`
+    right: hankel.Params  # right vectors or multipliers: see `penalties.Proximal`
     num_iterations: jax.Array  # () int32  t - 1
 
 
@@ -81,38 +74,6 @@ class Info(NamedTuple):
     gap: jax.Array  # ()  (best objective - lower bound) / best objective
     is_complete: jax.Array  # () bool: the prox had room, or steps, enough
     converged: jax.Array  # () bool: the gap is within the tolerance
-
-
-def inverse_root(step_size: float | jax.Array) -> Callable:
-    r"""Return the schedule :math:`c / \sqrt{t}`, t = 1 at the first step."""
-
-    def schedule(step: jax.Array) -> jax.Array:
-        root = jnp.sqrt(step.astype(jnp.result_type(float)) + 1)
-        return jnp.asarray(step_size, root.dtype) / root
-
-    return schedule
-
-
-def lay_out(
-    alphabet: Alphabet, words: Words, *, order: int = 3, has_end: bool = False
-) -> Lattice:
-    """Lay words out for training or for decoding all at once; on the host, once.
-
-    Args:
-      alphabet: of the training corpus.
-      words: from `data.encode_words`.
-      order: symbols in the longest factor, as in `learner`.
-      has_end: whether the factor that ends in one boundary symbol is scored.
-    """
-    return lattices.lay_out(
-        words.letters,
-        words.gold,
-        words.lengths,
-        alphabet.first,
-        alphabet.num_candidates,
-        order=order,
-        has_end=has_end,
-    )
 
 
 def learner(
@@ -137,46 +98,50 @@ def learner(
     r"""Build the pair ``(init, update)``; both are pure.
 
     Args:
-      order: symbols in the longest factor, 1 to 3.
-      lower_orders: ``"none"`` for :math:`F_k`, ``"stacked"`` or ``"separate"`` for
-        :math:`F_{[k]}`; see `models.hankel.basis`.
-      unfolding: ``"last"``, ``"first"`` or ``"both"``; see there. ``"both"`` learns
-        two tables, one unfolding penalised in each (the latent form: the penalty of
-        their sum is the infimal convolution of the two norms).
-      regulariser: ``"nuclear"``, ``"none"``, ``"frobenius"`` (the norm, as printed),
-        ``"squared_frobenius"`` (half its square) or ``"overlapped"``: the nuclear norms
-        of both unfoldings of *one* table of trigrams, added (DR-M3).
-      strength: :math:`\tau`, zero or more. May be traced.
-      block_strengths: factors of the strength, one a block of the basis; None for 1.
-      step_size: :math:`c` of :math:`\eta_t = c/\sqrt t`, which may be traced; or any
-        optax schedule, a function of the number of steps done.
+      order: Number of symbols in the longest factor, 1 to 3.
+      lower_orders: Lower orders: ``"none"`` for :math:`F_k`, ``"stacked"`` or
+        ``"separate"`` for :math:`F_{[k]}`; see `models.hankel.basis`.
+      unfolding: Unfolding of the table: ``"last"``, ``"first"`` or ``"both"``; see
+        `models.hankel.basis`. ``"both"`` learns two tables, one unfolding penalised in
+        each (the latent form: the penalty of their sum is the infimal convolution of
+        the two norms).
+      regulariser: Penalty: ``"nuclear"``, ``"none"``, ``"frobenius"`` (the norm, as
+        printed), ``"squared_frobenius"`` (half its square) or ``"overlapped"``: the
+        nuclear norms of both unfoldings of *one* table of trigrams, added (DR-M3).
+      strength: Strength :math:`\tau`, zero or more. May be traced.
+      block_strengths: Factors of the strength, one per block of the basis; None for 1.
+      step_size: Number :math:`c` of :math:`\eta_t = c/\sqrt t`, which may be traced; or
+        any optax schedule, a function of the number of steps done.
       reduction: ``"sum"`` of hinges (the paper's) or ``"mean"`` over words.
-      half: thresholds of half the size, as the printed proximal problem has (SMM-N6);
-        the same as half the strength.
-      has_boundary: whether factors over the boundary symbol count.
-      svt: ``"full"`` (through the Gram matrix), ``"svd"`` or ``"truncated"``.
-      max_rank: room of the truncated one; `Info.is_complete` tells if it sufficed.
-      num_subspace_steps: of the truncated one, at least 1. Static.
-      gap_every: iterations from one lower bound to the next. Static.
-      tolerance: gap, relative to the objective, within which `Info.converged` is True.
-      dtype: of the matrices.
+      half: True halves the thresholds, as the printed proximal problem does (SMM-N6).
+        This is the same as half the strength.
+      has_boundary: True scores factors over the boundary symbol.
+      svt: Thresholding: ``"full"`` (through the Gram matrix), ``"svd"`` or
+        ``"truncated"``.
+      max_rank: Largest rank of a truncated step; `Info.is_complete` tells if it
+        sufficed.
+      num_subspace_steps: Subspace iterations of a truncated step, at least 1. Static.
+      gap_every: Number of iterations from one lower bound to the next. Static.
+      tolerance: Gap, relative to the objective, within which `Info.converged` is True.
+      dtype: Type of the matrices.
     """
     blocks = hankel.basis(order, lower_orders=lower_orders, unfolding=unfolding)
-    check_regulariser(regulariser, blocks, svt)
+    backward = splitting.Backward(
+        blocks, regulariser, svt, max_rank, num_subspace_steps
+    )
+    backward.check()
     checks.choice(("sum", "mean"), reduction=reduction)
-    checks.choice(("full", "svd", "truncated"), svt=svt)
     checks.non_negative(strength=strength, tolerance=tolerance)
     checks.positive(step_size=step_size)
-    checks.whole(max_rank=max_rank, gap_every=gap_every)
-    checks.whole(num_subspace_steps=num_subspace_steps)
+    checks.whole(gap_every=gap_every)
     if block_strengths is None:
         block_strengths = (1.0,) * len(blocks)
     if len(block_strengths) != len(blocks):
         raise checks.InputError(
-            f"`block_strengths` must have {len(blocks)} numbers, one a block, "
+            f"`block_strengths` must have {len(blocks)} numbers, one per block, "
             f"got {block_strengths}."
         )
-    schedule = step_size if callable(step_size) else inverse_root(step_size)
+    schedule = splitting.inverse_root(step_size)
 
     def init(key: jax.Array, lattice: Lattice) -> State:
         zeros = hankel.zeros(blocks, lattice.num_symbols, dtype)
@@ -193,42 +158,30 @@ def learner(
             cost_sum=zero,
             weight_sum=zero,
             lower_bound=zero,
-            right=warm_start(
-                key, zeros, max_rank if svt == "truncated" else None, regulariser
-            ),
+            right=backward.start(key, zeros),
             num_iterations=jnp.zeros((), jnp.int32),
         )
 
     def update(state: State, lattice: Lattice) -> tuple[State, Info]:
         tau = jnp.asarray(strength, dtype) * (0.5 if half else 1.0)
         strengths = tuple(tau * factor for factor in block_strengths)
-        scale = 1.0 / lattice.num_words if reduction == "mean" else 1.0
-        found = hinge(blocks, state.params, lattice, has_boundary=has_boundary)
-        gradient = jax.tree.map(lambda part: scale * part, found.gradient)  # G_t
-        loss = scale * found.loss
-        cost = scale * found.num_wrong.astype(dtype)
-        objective = loss + state.penalty
-        is_best = objective < state.best_objective
-        best_objective = jnp.minimum(objective, state.best_objective)
-
-        eta = schedule(state.num_iterations).astype(dtype)  # c / sqrt(t)
-        half_way = jax.tree.map(lambda h, g: h - eta * g, state.params, gradient)
-        moved = proximal_step(
-            regulariser,
-            half_way,
-            strengths,
-            eta,
-            state.right,
-            num_steps=num_subspace_steps,
-            method="svd" if svt == "svd" else "gram",
+        scale = splitting.loss_scale(lattice, reduction)
+        found = splitting.scaled_hinge(
+            blocks, state.params, lattice, scale, has_boundary=has_boundary
         )
+        eta = schedule(state.num_iterations).astype(dtype)  # c / sqrt(t)
+        common = splitting.common_info(state, found.loss, found.num_wrong, lattice, eta)
+        best = splitting.keep_best(state, state.params, common["objective"])
+        gradient = found.gradient  # G_t
+        half_way = jax.tree.map(lambda h, g: h - eta * g, state.params, gradient)
+        moved = backward.step(half_way, strengths, eta, state.right)
 
         t = state.num_iterations + 1
         keep = jnp.where((t & (t - 1)) == 0, 0, 1).astype(dtype)  # powers of two
         gradient_sum = jax.tree.map(
             lambda total, g: keep * total + eta * g, state.gradient_sum, gradient
         )
-        cost_sum = keep * state.cost_sum + eta * cost
+        cost_sum = keep * state.cost_sum + eta * (scale * found.num_wrong.astype(dtype))
         weight_sum = keep * state.weight_sum + eta
 
         def bound(_: None) -> jax.Array:
@@ -238,22 +191,12 @@ def learner(
         is_due = (t % gap_every == 0) | ((t & (t + 1)) == 0)  # before a restart too
         found_bound = lax.cond(is_due, bound, lambda _: state.lower_bound, None)
         best_bound = jnp.maximum(state.lower_bound, found_bound)  # DR-M2
-        gap = (best_objective - best_bound) / jnp.where(
-            best_objective > 0, best_objective, 1
-        )
+        gap = splitting.relative_gap(best["best_objective"], best_bound)
         step_sum = state.step_sum + eta
-        share = eta / step_sum
         new_state = State(
             params=moved.params,
-            best_params=jax.tree.map(
-                lambda new, old: jnp.where(is_best, new, old),
-                state.params,
-                state.best_params,
-            ),
-            average=jax.tree.map(
-                lambda mean, h: mean + share * (h - mean), state.average, moved.params
-            ),
-            best_objective=best_objective,
+            **best,
+            average=splitting.running_mean(state.average, moved.params, eta, step_sum),
             penalty=moved.penalty,
             rank=moved.rank,
             step_sum=step_sum,
@@ -264,15 +207,9 @@ def learner(
             right=moved.right,
             num_iterations=t,
         )
-        num_letters = jnp.asarray(lattice.num_letters).astype(dtype)
         info = Info(
-            objective=objective,
-            loss=loss,
-            penalty=state.penalty,
-            rank=state.rank,
-            step_size=eta,
-            accuracy=1 - found.num_wrong.astype(dtype) / num_letters,
-            best_objective=best_objective,
+            **common,
+            best_objective=best["best_objective"],
             lower_bound=best_bound,
             gap=gap,
             is_complete=moved.is_complete,
@@ -287,10 +224,7 @@ def final_params(state: State, iterate: str = "last") -> hankel.Params:
     """Return the model to predict with.
 
     Args:
-      state: after the last iteration.
+      state: State after the last iteration.
       iterate: ``"last"``, ``"best"`` (smallest objective seen) or ``"average"``.
     """
-    checks.choice(("last", "best", "average"), iterate=iterate)
-    if iterate == "best":
-        return state.best_params
-    return state.params if iterate == "last" else state.average
+    return splitting.final_params(state, iterate)

@@ -32,7 +32,7 @@ class Hinge(NamedTuple):
     Attributes:
       loss: () sum over words.
       num_wrong: () int32, Hamming cost of the loss-augmented paths.
-      gradient: one matrix a block.
+      gradient: One matrix per block.
     """
 
     loss: jax.Array
@@ -64,7 +64,7 @@ class SmoothedHinge(NamedTuple):
     Attributes:
       loss: () sum over words.
       cost: () the expected Hamming cost.
-      gradient: one matrix a block; expected less true counts.
+      gradient: One matrix per block; expected less true counts.
     """
 
     loss: jax.Array

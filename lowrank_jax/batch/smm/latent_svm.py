@@ -37,26 +37,26 @@ from lowrank_jax.data.bisymbols import Alphabet, Words
 from lowrank_jax.types import Learner
 
 __all__ = [
-    "Data",
+    "PaddedWords",
     "Info",
     "State",
     "best_scores",
     "final_params",
-    "lay_out",
     "learner",
+    "padded_words",
     "predict",
 ]
 
 
-class Data(NamedTuple):
+class PaddedWords(NamedTuple):
     """Words on the device; L positions, C candidates.
 
     Attributes:
       candidates: (num_words, L, C) int32 ids.
-      is_candidate: the same shape, bool.
+      is_candidate: (num_words, L, C) bool.
       gold: (num_words, L) int32, -1 where not known and beyond the end.
       lengths: (num_words,) int32.
-      symbols: (num_symbols,) int32, all ids; its length is that of the alphabet.
+      symbols: (num_symbols,) int32, all ids of the alphabet.
     """
 
     candidates: jax.Array
@@ -83,9 +83,9 @@ class Info(NamedTuple):
     converged: jax.Array  # () bool: the round gained less than the tolerance
 
 
-def lay_out(alphabet: Alphabet, words: Words) -> Data:
+def padded_words(alphabet: Alphabet, words: Words) -> PaddedWords:
     """Put words on the device."""
-    return Data(
+    return PaddedWords(
         jnp.asarray(words.candidates, jnp.int32),
         jnp.asarray(words.mask),
         jnp.asarray(words.gold, jnp.int32),
@@ -94,12 +94,12 @@ def lay_out(alphabet: Alphabet, words: Words) -> Data:
     )
 
 
-def best_scores(params: jax.Array, data: Data, added: jax.Array) -> jax.Array:
+def best_scores(params: jax.Array, data: PaddedWords, added: jax.Array) -> jax.Array:
     """Return (num_words,), the best score over outputs and hidden states.
 
     Args:
-      params: w.
-      data: from `lay_out`.
+      params: Weights w.
+      data: Words from `padded_words`.
       added: (num_words, L, C), added to the score of each candidate; minus infinity
         forbids it.
     """
@@ -140,25 +140,25 @@ def learner(
     r"""Build the pair ``(init, update)``; both are pure.
 
     Args:
-      num_states: hidden states, at least 1. Static.
+      num_states: Hidden states, at least 1. Static.
       strength: :math:`\lambda`, zero or more. May be traced.
-      step_size: c of :math:`c/\sqrt t`, positive. May be traced.
-      num_inner_steps: subgradient steps a round, at least 1. Static.
-      start_scale: of the random weights to start from, positive: states that are
+      step_size: Number c of :math:`c/\sqrt t`, positive. May be traced.
+      num_inner_steps: Subgradient steps per round, at least 1. Static.
+      start_scale: Size of the random weights to start from, positive: states that are
         equal stay equal. May be traced.
       tolerance: `Info.converged` if a round gains less, relative to the objective.
-      dtype: of the weights.
+      dtype: Type of the weights.
     """
     checks.whole(num_states=num_states, num_inner_steps=num_inner_steps)
     checks.non_negative(strength=strength, tolerance=tolerance)
     checks.positive(step_size=step_size, start_scale=start_scale)
 
-    def init(key: jax.Array, data: Data) -> State:
+    def init(key: jax.Array, data: PaddedWords) -> State:
         shape = (data.symbols.shape[0], num_states, num_states)
         noise = jax.random.normal(key, shape, dtype)
         return State(jnp.asarray(start_scale, dtype) * noise, jnp.zeros((), jnp.int32))
 
-    def update(state: State, data: Data) -> tuple[State, Info]:
+    def update(state: State, data: PaddedWords) -> tuple[State, Info]:
         lam = jnp.asarray(strength, dtype)
         c = jnp.asarray(step_size, dtype)
         half = jnp.asarray(0.5, dtype)
@@ -210,12 +210,12 @@ def learner(
     return Learner(init, update)
 
 
-def predict(params: jax.Array, data: Data) -> jax.Array:
+def predict(params: jax.Array, data: PaddedWords) -> jax.Array:
     """Return (num_words, L) int32 ids of the best outputs, -1 beyond the end.
 
     Args:
-      params: w.
-      data: from `lay_out`; labels are not read.
+      params: Weights w.
+      data: Words from `padded_words`. Labels are not read.
     """
     zeros = jnp.zeros(data.candidates.shape, params.dtype)
     taken = jax.grad(lambda added: best_scores(params, data, added).sum())(zeros)

@@ -61,12 +61,12 @@ def count(
     Strings with a pair that training did not show are left out.
 
     Args:
-      alphabet: of the training corpus.
-      words: from `data.encode_words`.
-      has_boundary: whether two boundary symbols stand before each word, as decoding has
-        them; without them the first two letters of a word have no score.
-      has_end: whether one boundary symbol stands behind each word.
-      dtype: of the result.
+      alphabet: Bi-symbols of the training corpus.
+      words: Words from `data.encode_words`.
+      has_boundary: True puts two boundary symbols before each word, as decoding does;
+        without them the first two letters of a word have no score.
+      has_end: True puts one boundary symbol behind each word.
+      dtype: Type of the result.
     """
     n = alphabet.num_symbols
     num_pads = 2 if has_boundary else 0
@@ -93,7 +93,7 @@ def count(
 
 
 def conditional_moments(alphabet: Alphabet, moments: Moments) -> Moments:
-    """Divide each count by that of its letters, whatever the outputs; on the host."""
+    """Divide each count by the count of its letters over all outputs; on the host."""
     letter = alphabet.letter_of
     num_letters = alphabet.num_candidates.size
     divided = []
@@ -114,8 +114,8 @@ def fit(moments: Moments, *, rank: int) -> Operators:
     """Recover the operators of a model with `rank` states.
 
     Args:
-      moments: counts from `count`, conditional or not, or exact expectations.
-      rank: number of states, at most the number of bi-symbols. Static.
+      moments: Counts from `count`, conditional or not, or exact expectations.
+      rank: Number of states, at most the number of bi-symbols. Static.
     """
     checks.whole(rank=rank)
     unigrams, bigrams, trigrams = (jnp.asarray(part) for part in moments)
@@ -129,10 +129,10 @@ def score_table(
     """Return (n, n, n), the table of trigram scores to decode with.
 
     Args:
-      alphabet: of the training corpus.
-      model: from `fit`.
-      is_conditional: whether scores below zero are cut off and those of one triple of
-        letters are divided by their sum. They then are probabilities, and no longer
+      alphabet: Bi-symbols of the training corpus.
+      model: Model from `fit`.
+      is_conditional: True cuts off scores below zero and divides the scores of one
+        triple of letters by their sum. The scores then are probabilities, and no longer
         favour frequent letters over rare ones.
     """
     table = operators.trigram_table(model)

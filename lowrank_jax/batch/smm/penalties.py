@@ -12,8 +12,8 @@ name                   :math:`R(H_b)`                                  ids
 ``none``               0                                               SMM-B1
 =====================  ==============================================  ================
 
-Dual bound (DR-M2). Let :math:`\bar G` be a weighted average of subgradients of the sum
-of hinges and :math:`\bar\ell` that of the Hamming costs of their paths. Each is a sum
+Dual bound (DR-M2). Let :math:`\bar G` be a weighted mean of subgradients of the sum of
+hinges, and :math:`\bar\ell` the mean Hamming cost of their paths. Each is a sum
 over words of expectations under some distribution on outputs; mixing it with the
 true outputs scales both by any :math:`s \in [0, 1]`, so that for all H the sum of
 hinges is at least :math:`s(\bar\ell + \langle\bar G, H\rangle)`, and
@@ -86,12 +86,12 @@ class Proximal(NamedTuple):
     """Where the proximal step arrives.
 
     Attributes:
-      params: one matrix a block.
+      params: One matrix per block.
       penalty: () the sum of the strengths times R, there.
       rank: () int32, of all blocks (and unfoldings) together; -1 where it is not
         computed.
-      right: one (n, r) a block, the start of the next truncated step; or as the block,
-        the multiplier over the step size, for the next overlapped step.
+      right: One (n, r) per block, the start of the next truncated step; or as the
+        block, the multiplier over the step size, for the next overlapped step.
       is_complete: () bool, False if a truncated step had too little room, or an
         overlapped one too few steps.
     """

@@ -20,7 +20,7 @@ The gradient is the expected less the true counts, so it is also a dual point: w
 expected Hamming cost it bounds the optimum of the *unsmoothed* problem from below
 (DR-M2), and with the hinge of H the gap is closed from both sides.
 
-One `update` is one iteration over the whole corpus, a `Lattice` from `fobos.lay_out`.
+One `update` is one iteration over the whole corpus, a `streams.words.Lattice`.
 """
 
 from typing import NamedTuple
@@ -30,13 +30,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax import checks
+from lowrank_jax.batch.smm import splitting
 from lowrank_jax.batch.smm.hinge import hinge_loss, smoothed_hinge
-from lowrank_jax.batch.smm.penalties import (
-    check_regulariser,
-    lower_bound,
-    proximal_step,
-    warm_start,
-)
+from lowrank_jax.batch.smm.penalties import Proximal, lower_bound
 from lowrank_jax.models import hankel
 from lowrank_jax.streams.words import Lattice
 from lowrank_jax.types import Learner
@@ -54,7 +50,7 @@ class State(NamedTuple):
     momentum: jax.Array  # ()  t_k
     curvature: jax.Array  # ()  L
     lower_bound: jax.Array  # ()  the best so far (DR-M2)
-    right: hankel.Params  # right vectors or multipliers: see `spectral.Proximal`
+    right: hankel.Params  # right vectors or multipliers: see `penalties.Proximal`
     num_iterations: jax.Array  # () int32
 
 
@@ -77,11 +73,7 @@ class Info(NamedTuple):
 
 
 class _Trial(NamedTuple):
-    params: hankel.Params
-    penalty: jax.Array
-    rank: jax.Array
-    right: hankel.Params
-    is_complete: jax.Array
+    moved: Proximal
     loss: jax.Array
     curvature: jax.Array
     is_accepted: jax.Array
@@ -109,31 +101,34 @@ def learner(
     r"""Build the pair ``(init, update)``; both are pure.
 
     Args:
-      smoothing: :math:`\mu`, positive. May be traced.
-      order: this and the next as in `fobos.learner`.
-      lower_orders: see there.
-      unfolding: see there.
-      regulariser: see there.
-      strength: :math:`\tau`, zero or more. May be traced.
+      smoothing: Smoothing :math:`\mu`, positive. May be traced.
+      order: Number of symbols in the longest factor, 1 to 3.
+      lower_orders: Lower orders, as in `fobos.learner`.
+      unfolding: Unfolding of the table, as in `fobos.learner`.
+      regulariser: Penalty, as in `fobos.learner`.
+      strength: Strength :math:`\tau`, zero or more. May be traced.
       reduction: ``"sum"`` or ``"mean"``.
-      has_boundary: see there.
+      has_boundary: True scores factors over the boundary symbol.
       svt: ``"full"``, ``"svd"`` or ``"truncated"``.
-      max_rank: room of the truncated one; `Info.is_complete` tells if it sufficed.
-      num_subspace_steps: of the truncated one.
-      first_curvature: L at the start; doubled until it suffices. May be traced.
-      max_trials: of one search for L; `Info.is_accepted` tells if they sufficed, else
-        the step goes by the last L tried. Static.
-      tolerance: relative gap within which `Info.converged` is True. May be traced.
-      dtype: of the matrices.
+      max_rank: Largest rank of a truncated step; `Info.is_complete` tells if it
+        sufficed.
+      num_subspace_steps: Subspace iterations of a truncated step, at least 1. Static.
+      first_curvature: Curvature L at the start, doubled until it suffices. May be
+        traced.
+      max_trials: Largest number of trials of one search for L. If they do not suffice,
+        the step takes the last L and `Info.is_accepted` is False. Static.
+      tolerance: Relative gap within which `Info.converged` is True. May be traced.
+      dtype: Type of the matrices.
     """
     blocks = hankel.basis(order, lower_orders=lower_orders, unfolding=unfolding)
-    check_regulariser(regulariser, blocks, svt)
+    backward = splitting.Backward(
+        blocks, regulariser, svt, max_rank, num_subspace_steps
+    )
+    backward.check()
     checks.choice(("sum", "mean"), reduction=reduction)
-    checks.choice(("full", "svd", "truncated"), svt=svt)
     checks.positive(smoothing=smoothing, first_curvature=first_curvature)
     checks.non_negative(strength=strength, tolerance=tolerance)
-    checks.whole(max_rank=max_rank, max_trials=max_trials)
-    checks.whole(num_subspace_steps=num_subspace_steps)
+    checks.whole(max_trials=max_trials)
 
     def init(key: jax.Array, lattice: Lattice) -> State:
         zeros = hankel.zeros(blocks, lattice.num_symbols, dtype)
@@ -145,15 +140,13 @@ def learner(
             momentum=jnp.ones((), dtype),
             curvature=jnp.asarray(first_curvature, dtype),
             lower_bound=jnp.zeros((), dtype),
-            right=warm_start(
-                key, zeros, max_rank if svt == "truncated" else None, regulariser
-            ),
+            right=backward.start(key, zeros),
             num_iterations=jnp.zeros((), jnp.int32),
         )
 
     def update(state: State, lattice: Lattice) -> tuple[State, Info]:
         strengths = (jnp.asarray(strength, dtype),) * len(blocks)
-        scale = 1.0 / lattice.num_words if reduction == "mean" else 1.0
+        scale = splitting.loss_scale(lattice, reduction)
         mu = jnp.asarray(smoothing, dtype)
 
         start = smoothed_hinge(
@@ -167,15 +160,7 @@ def learner(
             curvature = jnp.where(last.num_trials > 0, 2, 1) * last.curvature
             size = 1 / curvature
             half_way = jax.tree.map(lambda z, g: z - size * g, state.ahead, gradient)
-            moved = proximal_step(
-                regulariser,
-                half_way,
-                strengths,
-                size,
-                state.right,
-                num_steps=num_subspace_steps,
-                method="svd" if svt == "svd" else "gram",
-            )
+            moved = backward.step(half_way, strengths, size, state.right)
             loss = scale * hinge_loss(
                 blocks, moved.params, lattice, mu, has_boundary=has_boundary
             )
@@ -185,11 +170,7 @@ def learner(
             # The losses are large sums: their rounding must not count as a failure.
             slack = 4 * jnp.finfo(dtype).eps * jnp.abs(loss)
             return _Trial(
-                params=moved.params,
-                penalty=moved.penalty,
-                rank=moved.rank,
-                right=moved.right,
-                is_complete=moved.is_complete,
+                moved=moved,
                 loss=loss,
                 curvature=curvature,
                 is_accepted=loss <= model + slack,
@@ -197,11 +178,13 @@ def learner(
             )
 
         none_yet = _Trial(
-            params=state.ahead,
-            penalty=jnp.zeros((), dtype),
-            rank=jnp.zeros((), jnp.int32),
-            right=state.right,
-            is_complete=jnp.array(True),
+            moved=Proximal(
+                params=state.ahead,
+                penalty=jnp.zeros((), dtype),
+                rank=jnp.zeros((), jnp.int32),
+                right=state.right,
+                is_complete=jnp.array(True),
+            ),
             loss=jnp.zeros((), dtype),
             curvature=jnp.asarray(0.8, dtype) * state.curvature,
             is_accepted=jnp.array(False),
@@ -213,49 +196,42 @@ def learner(
             none_yet,
         )
 
-        move = jax.tree.map(jnp.subtract, found.params, state.params)
-        back = jax.tree.map(jnp.subtract, state.ahead, found.params)
+        moved = found.moved
+        move = jax.tree.map(jnp.subtract, moved.params, state.params)
+        back = jax.tree.map(jnp.subtract, state.ahead, moved.params)
         momentum = jnp.where(_dot(back, move) > 0, 1, state.momentum)  # restart
         following = (1 + jnp.sqrt(1 + 4 * momentum * momentum)) / 2
         share = (momentum - 1) / following
-        ahead = jax.tree.map(lambda h, m: h + share * m, found.params, move)
+        ahead = jax.tree.map(lambda h, m: h + share * m, moved.params, move)
 
         loss = scale * hinge_loss(
-            blocks, found.params, lattice, None, has_boundary=has_boundary
+            blocks, moved.params, lattice, None, has_boundary=has_boundary
         )
-        objective = loss + found.penalty
-        is_best = objective < state.best_objective
-        best_objective = jnp.minimum(objective, state.best_objective)
-        gap = (best_objective - best_bound) / jnp.where(
-            best_objective > 0, best_objective, 1
-        )
+        objective = loss + moved.penalty
+        best = splitting.keep_best(state, moved.params, objective)
+        gap = splitting.relative_gap(best["best_objective"], best_bound)
         new_state = State(
-            params=found.params,
+            params=moved.params,
             ahead=ahead,
-            best_params=jax.tree.map(
-                lambda new, old: jnp.where(is_best, new, old),
-                found.params,
-                state.best_params,
-            ),
-            best_objective=best_objective,
+            **best,
             momentum=following,
             curvature=found.curvature,
             lower_bound=best_bound,
-            right=found.right,
+            right=moved.right,
             num_iterations=state.num_iterations + 1,
         )
         info = Info(
             objective=objective,
             loss=loss,
             smoothed_loss=found.loss,
-            penalty=found.penalty,
-            rank=found.rank,
+            penalty=moved.penalty,
+            rank=moved.rank,
             step_size=1 / found.curvature,
             num_evaluations=found.num_trials + 1,
-            best_objective=best_objective,
+            best_objective=best["best_objective"],
             lower_bound=best_bound,
             gap=gap,
-            is_complete=found.is_complete,
+            is_complete=moved.is_complete,
             is_accepted=found.is_accepted,
             converged=gap <= jnp.asarray(tolerance, dtype),
         )
@@ -273,8 +249,7 @@ def final_params(state: State, iterate: str = "last") -> hankel.Params:
     """Return the model to predict with.
 
     Args:
-      state: after the last iteration.
+      state: State after the last iteration.
       iterate: ``"last"`` or ``"best"`` (smallest unsmoothed objective seen).
     """
-    checks.choice(("last", "best"), iterate=iterate)
-    return state.params if iterate == "last" else state.best_params
+    return splitting.final_params(state, iterate)

@@ -1,18 +1,18 @@
 r"""Forward-backward splitting on mini-batches of words.
 
 The problem of `batch.fobos`, with the subgradient of a batch :math:`B_t` in place of
-that of all words:
+the subgradient of all words:
 
 .. math:: H_{t+1/2} = H_t - \eta_t \tfrac{m}{|B_t|} G_{B_t}(H_t), \qquad
           H_{t+1} = \operatorname{prox}_{(\sum\eta)\tau R}(H_{t+1/2})
 
-:math:`m/|B_t|`, the number of batches, makes it the subgradient of the sum in the mean.
-Thresholding costs as much for a batch as for all words, so it can be done every
-`prox_every` steps alone, with the step sizes since the last time added up. A batch's
-loss is measured before its step: the trace is of the loss ahead, not of one fixed H.
+With the number of batches :math:`m/|B_t|` as factor, the mean over batches is the
+subgradient of the sum. Thresholding costs as much for a batch as for all words. So it
+can be done every `prox_every` steps alone, with the step sizes since the last time
+added up. The loss of a batch is computed before the step on it. The trace therefore
+compares different H, not one.
 
-The stream of examples is a `Lattice` of many batches (`lay_out_batches`), scanned over
-in any order.
+The examples are the batches of `streams.words.batches`, in a `streams.Stacked`.
 """
 
 from collections.abc import Callable
@@ -23,16 +23,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax import checks
-from lowrank_jax.batch.smm.fobos import inverse_root
+from lowrank_jax.batch.smm import splitting
 from lowrank_jax.batch.smm.hinge import hinge
-from lowrank_jax.batch.smm.penalties import check_regulariser, proximal_step, warm_start
-from lowrank_jax.data.bisymbols import Alphabet, Words
 from lowrank_jax.models import hankel
-from lowrank_jax.streams import words as lattices
 from lowrank_jax.streams.words import Lattice
 from lowrank_jax.types import Learner
 
-__all__ = ["Info", "State", "final_params", "lay_out_batches", "learner"]
+__all__ = ["Info", "State", "final_params", "learner"]
 
 
 class State(NamedTuple):
@@ -44,7 +41,7 @@ class State(NamedTuple):
     rank: jax.Array  # () int32, there
     step_sum: jax.Array  # ()  sum of step sizes
     pending: jax.Array  # ()  sum of step sizes since the last thresholding
-    right: hankel.Params  # right vectors or multipliers: see `spectral.Proximal`
+    right: hankel.Params  # right vectors or multipliers: see `penalties.Proximal`
     num_rounds: jax.Array  # () int32
 
 
@@ -59,35 +56,6 @@ class Info(NamedTuple):
     accuracy: jax.Array  # ()  share of letters right on the loss-augmented paths
     is_complete: jax.Array  # () bool: the prox had room, or steps, enough; True
     # where this step does not threshold
-
-
-def lay_out_batches(
-    alphabet: Alphabet,
-    words: Words,
-    *,
-    num_batches: int,
-    order: int = 3,
-    has_end: bool = False,
-) -> Lattice:
-    """Deal words out into batches of one shape; on the host, once.
-
-    Args:
-      alphabet: of the training corpus.
-      words: from `data.encode_words`, in random order.
-      num_batches: words left over after the division are not used.
-      order: as in `learner`.
-      has_end: as in `fobos.lay_out`.
-    """
-    return lattices.lay_out_batches(
-        words.letters,
-        words.gold,
-        words.lengths,
-        alphabet.first,
-        alphabet.num_candidates,
-        num_batches=num_batches,
-        order=order,
-        has_end=has_end,
-    )
 
 
 def learner(
@@ -110,31 +78,33 @@ def learner(
     r"""Build the pair ``(init, update)``; both are pure.
 
     Args:
-      num_batches: :math:`m/|B|`, as given to `lay_out_batches`.
-      order: this and all that follow as in `fobos.learner`.
-      lower_orders: see there.
-      unfolding: see there.
-      regulariser: see there.
-      strength: :math:`\tau`, zero or more. May be traced.
-      step_size: :math:`c` of :math:`\eta_t = c/\sqrt t` with t the number of batches
-        seen; may be traced; or any optax schedule.
+      num_batches: Number of batches :math:`m/|B|`, as given to `streams.words.batches`.
+      order: Number of symbols in the longest factor, 1 to 3.
+      lower_orders: Lower orders, as in `fobos.learner`.
+      unfolding: Unfolding of the table, as in `fobos.learner`.
+      regulariser: Penalty, as in `fobos.learner`.
+      strength: Strength :math:`\tau`, zero or more. May be traced.
+      step_size: Number :math:`c` of :math:`\eta_t = c/\sqrt t`, with t the number of
+        batches seen, which may be traced; or any optax schedule.
       reduction: ``"sum"`` or ``"mean"``.
-      has_boundary: see there.
+      has_boundary: True scores factors over the boundary symbol.
       svt: ``"full"``, ``"svd"`` or ``"truncated"``.
-      max_rank: room of the truncated one; `Info.is_complete` tells if it sufficed.
-      num_subspace_steps: of the truncated one.
-      prox_every: steps from one thresholding to the next. Static.
-      dtype: of the matrices.
+      max_rank: Largest rank of a truncated step; `Info.is_complete` tells if it
+        sufficed.
+      num_subspace_steps: Subspace iterations of a truncated step, at least 1. Static.
+      prox_every: Number of steps from one thresholding to the next. Static.
+      dtype: Type of the matrices.
     """
     blocks = hankel.basis(order, lower_orders=lower_orders, unfolding=unfolding)
-    check_regulariser(regulariser, blocks, svt)
+    backward = splitting.Backward(
+        blocks, regulariser, svt, max_rank, num_subspace_steps
+    )
+    backward.check()
     checks.choice(("sum", "mean"), reduction=reduction)
-    checks.choice(("full", "svd", "truncated"), svt=svt)
     checks.non_negative(strength=strength)
     checks.positive(step_size=step_size)
-    checks.whole(num_batches=num_batches, max_rank=max_rank, prox_every=prox_every)
-    checks.whole(num_subspace_steps=num_subspace_steps)
-    schedule = step_size if callable(step_size) else inverse_root(step_size)
+    checks.whole(num_batches=num_batches, prox_every=prox_every)
+    schedule = splitting.inverse_root(step_size)
 
     def init(key: jax.Array, lattice: Lattice) -> State:
         zeros = hankel.zeros(blocks, lattice.num_symbols, dtype)
@@ -146,15 +116,13 @@ def learner(
             rank=jnp.zeros((), jnp.int32),
             step_sum=zero,
             pending=zero,
-            right=warm_start(
-                key, zeros, max_rank if svt == "truncated" else None, regulariser
-            ),
+            right=backward.start(key, zeros),
             num_rounds=jnp.zeros((), jnp.int32),
         )
 
     def update(state: State, lattice: Lattice) -> tuple[State, Info]:
         strengths = (jnp.asarray(strength, dtype),) * len(blocks)
-        scale = 1.0 / lattice.num_words if reduction == "mean" else float(num_batches)
+        scale = splitting.loss_scale(lattice, reduction, num_batches)
         found = hinge(blocks, state.params, lattice, has_boundary=has_boundary)
         eta = schedule(state.num_rounds).astype(dtype)
         move = eta * scale
@@ -163,15 +131,7 @@ def learner(
         num_rounds = state.num_rounds + 1
 
         def threshold(_: None) -> tuple:
-            moved = proximal_step(
-                regulariser,
-                half_way,
-                strengths,
-                pending,
-                state.right,
-                num_steps=num_subspace_steps,
-                method="svd" if svt == "svd" else "gram",
-            )
+            moved = backward.step(half_way, strengths, pending, state.right)
             zero = jnp.zeros_like(pending)
             done = (moved.params, moved.penalty, moved.rank, moved.right)
             return *done, zero, moved.is_complete
@@ -186,25 +146,14 @@ def learner(
             result = lax.cond(num_rounds % prox_every == 0, threshold, wait, None)
         params, penalty, rank, right, pending, is_complete = result
         step_sum = state.step_sum + eta
-        share = eta / step_sum
-        average = jax.tree.map(
-            lambda mean, h: mean + share * (h - mean), state.average, params
-        )
+        average = splitting.running_mean(state.average, params, eta, step_sum)
         new_state = State(
             params, average, penalty, rank, step_sum, pending, right, num_rounds
         )
-        loss = scale * found.loss
-        num_letters = jnp.asarray(lattice.num_letters).astype(dtype)
-        info = Info(
-            objective=loss + state.penalty,
-            loss=loss,
-            penalty=state.penalty,
-            rank=state.rank,
-            step_size=eta,
-            accuracy=1 - found.num_wrong.astype(dtype) / num_letters,
-            is_complete=is_complete,
+        common = splitting.common_info(
+            state, scale * found.loss, found.num_wrong, lattice, eta
         )
-        return new_state, info
+        return new_state, Info(**common, is_complete=is_complete)
 
     return Learner(init, update)
 
@@ -213,9 +162,8 @@ def final_params(state: State, iterate: str = "last") -> hankel.Params:
     """Return the model to predict with.
 
     Args:
-      state: after the last step; with ``prox_every`` above 1, the last one of a round
-        of that many has the low rank.
+      state: State after the last step. With ``prox_every`` above 1 the state has low
+        rank only if its last step has thresholded.
       iterate: ``"last"`` or ``"average"``.
     """
-    checks.choice(("last", "average"), iterate=iterate)
-    return state.params if iterate == "last" else state.average
+    return splitting.final_params(state, iterate)

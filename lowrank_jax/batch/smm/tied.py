@@ -1,8 +1,8 @@
 r"""Spectral max-margin tagging on a basis from which operators can be recovered.
 
 The problem and the iterations of `batch.fobos`, on the tied trigram basis of
-`models.hankel.tie_groups` (SMM-N5): rows are the strings of length 0, 1, 2, columns
-those of length 0, 1, and all entries uv that spell one string are equal,
+`models.hankel.tie_groups` (SMM-N5). Rows are the strings of length 0, 1, 2, columns
+the strings of length 0, 1. All entries uv that spell one string are equal,
 
 .. math:: \min_{H \in \mathbb H} \; \sum_i L_{[3]}(x^i, y^i; H) + \tau\|H\|_*, \qquad
           H(u, v) = F(uv)                                 \qquad\text{(SMM-Eq8)}
@@ -22,10 +22,10 @@ multiplier of the iteration before.
 
 Then ``operators.recover(hankel.sub_blocks(final_params(state)), rank)`` makes a model
 with `rank` states (SMM-R1). If the block of P', S' is invertible but for symbols
-that are zero throughout (those of unseen letters), its rank is enough to give every
+that are zero throughout (symbols of unseen letters), its rank is enough to give every
 learnt score back; fewer states approximate. Words should be laid out with
-``fobos.lay_out(..., has_end=True)``: else nothing ends in the boundary symbol, its
-column is zero, its row is not, and scores are lost.
+``streams.words.lattice(..., has_end=True)``: else nothing ends in the boundary symbol,
+its column is zero, its row is not, and scores are lost.
 """
 
 from collections.abc import Callable
@@ -35,8 +35,7 @@ import jax
 import jax.numpy as jnp
 
 from lowrank_jax import checks
-from lowrank_jax.batch.smm.fobos import inverse_root
-from lowrank_jax.batch.smm.hinge import hinge
+from lowrank_jax.batch.smm import splitting
 from lowrank_jax.linalg.svt import singular_values
 from lowrank_jax.linalg.ties import tied_prox
 from lowrank_jax.models import hankel
@@ -126,20 +125,20 @@ def learner(
     max_prox_steps: int = 200,
     dtype: jnp.dtype = jnp.float32,
 ) -> Learner:
-    r"""Build the pair ``(init, update)``; both are pure. Words are laid out by `fobos`.
+    r"""Build the pair ``(init, update)``; both are pure.
 
     Args:
       ties: ``"projection"`` (the paper's) or ``"exact"``.
-      strength: :math:`\tau`, zero or more. May be traced.
-      step_size: :math:`c` of :math:`\eta_t = c/\sqrt t`, which may be traced; or any
-        optax schedule, a function of the number of steps done.
+      strength: Strength :math:`\tau`, zero or more. May be traced.
+      step_size: Number :math:`c` of :math:`\eta_t = c/\sqrt t`, which may be traced; or
+        any optax schedule, a function of the number of steps done.
       reduction: ``"sum"`` of hinges (the paper's) or ``"mean"`` over words.
-      has_boundary: whether factors over the boundary symbol count.
+      has_boundary: True scores factors over the boundary symbol.
       svt: ``"full"`` (through the Gram matrix) or ``"svd"``.
-      tolerance: of ADMM, and of the rank: singular values up to this share of
+      tolerance: Tolerance of ADMM, and of the rank: singular values up to this share of
         :math:`\|H_{t+1/2}\|_F` count as zero. Positive. May be traced.
-      max_prox_steps: of ADMM in one iteration, at least 1. Static.
-      dtype: of the matrix.
+      max_prox_steps: Largest number of steps of ADMM per iteration, at least 1. Static.
+      dtype: Type of the matrix.
     """
     checks.choice(("projection", "exact"), ties=ties)
     checks.choice(("sum", "mean"), reduction=reduction)
@@ -148,7 +147,7 @@ def learner(
     checks.positive(step_size=step_size, tolerance=tolerance)
     checks.whole(max_prox_steps=max_prox_steps)
     is_exact = ties == "exact"
-    schedule = step_size if callable(step_size) else inverse_root(step_size)
+    schedule = splitting.inverse_root(step_size)
 
     def init(key: jax.Array, lattice: Lattice) -> State:
         del key  # nothing is random
@@ -169,17 +168,15 @@ def learner(
 
     def update(state: State, lattice: Lattice) -> tuple[State, Info]:
         tau = jnp.asarray(strength, dtype)
-        scale = 1.0 / lattice.num_words if reduction == "mean" else 1.0
-        found = hinge(
-            BLOCKS, table_params(state.params), lattice, has_boundary=has_boundary
+        table = table_params(state.params)
+        scale = splitting.loss_scale(lattice, reduction)
+        found = splitting.scaled_hinge(
+            BLOCKS, table, lattice, scale, has_boundary=has_boundary
         )
-        gradient = jnp.pad(scale * found.gradient[0], ((0, 0), (1, 0)))
-        loss = scale * found.loss
-        objective = loss + state.penalty
-        is_best = objective < state.best_objective
-        best_objective = jnp.minimum(objective, state.best_objective)
-
+        gradient = jnp.pad(found.gradient[0], ((0, 0), (1, 0)))
         eta = schedule(state.num_iterations).astype(dtype)  # c / sqrt(t)
+        common = splitting.common_info(state, found.loss, found.num_wrong, lattice, eta)
+        best = splitting.keep_best(state, state.params, common["objective"])
         half_way = state.params - eta * average_strings(gradient)
         moved = tied_prox(
             half_way,
@@ -197,24 +194,17 @@ def learner(
         step_sum = state.step_sum + eta
         new_state = State(
             params=params,
-            best_params=jnp.where(is_best, state.params, state.best_params),
-            average=state.average + eta / step_sum * (params - state.average),
-            best_objective=best_objective,
+            **best,
+            average=splitting.running_mean(state.average, params, eta, step_sum),
             penalty=tau * values.sum(),
             rank=(values > cut).sum(dtype=jnp.int32),
             step_sum=step_sum,
             multiplier=moved.multiplier / eta if is_exact else state.multiplier,
             num_iterations=state.num_iterations + 1,
         )
-        num_letters = jnp.asarray(lattice.num_letters).astype(dtype)
         info = Info(
-            objective=objective,
-            loss=loss,
-            penalty=state.penalty,
-            rank=state.rank,
-            step_size=eta,
-            accuracy=1 - found.num_wrong.astype(dtype) / num_letters,
-            best_objective=best_objective,
+            **common,
+            best_objective=best["best_objective"],
             num_prox_steps=moved.num_steps,
             is_complete=moved.converged if is_exact else jnp.array(True),
             tie_violation=jnp.abs(params - average_strings(params)).max(),
@@ -232,10 +222,8 @@ def final_params(state: State, iterate: str = "last") -> jax.Array:
     recovery of operators.
 
     Args:
-      state: after the last iteration.
+      state: State after the last iteration.
       iterate: ``"last"``, ``"best"`` (smallest objective seen) or ``"average"``.
     """
-    checks.choice(("last", "best", "average"), iterate=iterate)
-    if iterate == "best":
-        return state.best_params
-    return state.params if iterate == "last" else average_strings(state.average)
+    params = splitting.final_params(state, iterate)
+    return average_strings(params) if iterate == "average" else params

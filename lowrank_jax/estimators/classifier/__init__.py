@@ -1,11 +1,12 @@
-"""Classifiers of matrices: `fit` and `select` as functions."""
+"""Classifiers of matrices: an object with `fit`, and the functions beneath it."""
 
+from lowrank_jax.estimators.classifier.estimator import BilinearClassifier
 from lowrank_jax.estimators.classifier.fitting import (
     STRENGTH,
     Classifier,
     Fit,
-    Path,
     Scaling,
+    StrengthPath,
     fit,
     prepare,
     regularisation_path,
@@ -14,10 +15,11 @@ from lowrank_jax.estimators.classifier.fitting import (
 
 __all__ = [
     "STRENGTH",
+    "BilinearClassifier",
     "Classifier",
     "Fit",
-    "Path",
     "Scaling",
+    "StrengthPath",
     "fit",
     "prepare",
     "regularisation_path",

@@ -1,28 +1,28 @@
 r"""Fit a classifier of matrices.
 
-`fit` takes matrices (n, s, t) and labels (n,), as scikit-learn does, brings the
-matrices to a common scale, solves the sparse bilinear logistic regression of
-`batch.bcpd` in one compiled program and returns a `Classifier`.
+`fit` takes matrices (n, s, t) and labels (n,), as scikit-learn does. It scales the
+matrices, solves the sparse bilinear logistic regression of `batch.bcpd` in one compiled
+program and returns a `Classifier`.
 
-Scale. A penalty means something only relative to the size of the data: EEG comes in
+Scale. A penalty means something only relative to the size of the data. EEG comes in
 volts (1e-5) or microvolts (50), images in 0..1 or 0..255, and the unit vectors that the
-descent starts from saturate or vanish with them. So the matrices are divided by one
-number by default, the standard deviation of all training values (``scale="global"``):
-the same strengths then fit data of any unit, zero stays zero, and the rows keep their
-proportions. ``"row"`` brings each row to mean 0 and standard deviation 1 (channels of
-different kinds); the shift only moves the bias, which no penalty holds. ``"none"``
-leaves the matrices as they are (the paper). The numbers are those of the training data;
-they are kept with the model and applied to all that it sees.
+descent starts from saturate or vanish with them. By default the matrices are therefore
+divided by the standard deviation of all training values (``scale="global"``). The same
+strengths then fit data of any unit, zero stays zero, and the rows keep their
+proportions. ``"row"`` brings each row to mean 0 and standard deviation 1, for channels
+of different kinds. The shift only moves the bias, which has no penalty. ``"none"``
+leaves the matrices as they are (the paper). The model keeps the scaling of the training
+data and applies it to every matrix.
 
-Strengths. By default a little :math:`\ell_1` on both sides: without any, a problem
-whose classes can be separated has no solution at all (errata SBLR-R4.1). Zero weights
-are stationary, and with :math:`\ell_1` on both sides a local minimum: strengths that
-are too large end there, whatever the data.
+Strengths. By default there is a little :math:`\ell_1` on both factors. Without any, a
+problem whose classes can be separated has no solution at all (errata SBLR-R4.1). Zero
+is a stationary point, and with :math:`\ell_1` on both factors a local minimum. If the
+strengths are too large, every fit ends at zero.
 
-Tolerance. The paper stops at 1e-3 or after 500 iterations; fits of rank 2 to
-three quarters of the training part of `bci2_iv` stopped there on a plateau (training
-accuracy 0.83, held out 0.74), where 1e-4 or 1000 iterations gave 0.94 and 0.79. The
-latter is the default here.
+Tolerance. The paper stops at 1e-3 or after 500 iterations. Fits of rank 2 to three
+quarters of the training part of `bci2_iv` stopped there on a plateau (training accuracy
+0.83, held out 0.74). A tolerance of 1e-4 or 1000 iterations gave 0.94 and 0.79, and is
+the default here.
 """
 
 import functools
@@ -51,39 +51,30 @@ from lowrank_jax.streams.matrices import Labelled
 __all__ = [
     "Classifier",
     "Fit",
-    "Path",
     "Scaling",
+    "StrengthPath",
     "fit",
     "prepare",
     "regularisation_path",
     "scaling_of",
 ]
 
-#: Of the absolute values, where neither a strength nor a penalty is given.
+#: Strength of the l1 penalty if neither a strength nor a penalty is given.
 STRENGTH = 1e-3
 
+_DESCENT = bcpd.Settings._fields
 _MULTI_CLASS = ("joint", "one-vs-all", "binary")
-_REAL = (
-    "mu1",
-    "mu2",
-    "nu1",
-    "nu2",
-    "tolerance",
-    "growth",
-    "least_constant",
-    "block_tolerance",
-)
 
 
 class Fit(NamedTuple):
     """What `fit` returns.
 
     Attributes:
-      classifier: the model.
-      traces: each field of `batch.bcpd.Info` stacked over the iterations, on the host;
-        one trace, or with one-vs-all of more than two classes one a class.
-      seconds: of the descent, compilation left out.
-      compile_seconds: of its compilation.
+      classifier: Fitted model.
+      traces: Traces on the host, each a `batch.bcpd.Info` stacked over sweeps. There is
+        one trace, or one per class with one-vs-all of more than two classes.
+      seconds: Duration of the descent without compilation.
+      compile_seconds: Duration of the compilation.
     """
 
     classifier: Classifier
@@ -127,40 +118,44 @@ def fit(
     Args:
       x: (n, s, t) real numbers; integers become float32.
       y: (n,) labels: whole numbers, words or truths.
-      rank: r, at most the smaller side of a matrix.
-      mu1: of :math:`\|U\|_1` (SBLR-Eq5), zero or more; for matrices to scale. Where
-        there is no other penalty 1e-3 unless given, and nu1 likewise.
-      mu2: of :math:`\frac12\|U\|_F^2`.
-      nu1: of :math:`\|V\|_1`.
-      nu2: of :math:`\frac12\|V\|_F^2`.
-      left_penalty: :math:`r_1` in the place of mu1 and mu2.
-      right_penalty: :math:`r_2` in the place of nu1 and nu2.
-      multi_class: of more than two classes: ``"joint"``, one model of all (Algorithm
-        3); ``"one-vs-all"``, one binary model a class, side by side (SBLR-M2); or
-        ``"binary"``, which refuses them.
-      scale: ``"global"`` divides all by the standard deviation of all training values,
-        ``"row"`` brings each row to mean 0 and deviation 1, ``"none"`` changes nothing.
-      solver: ``"proximal"``, one step a block (Algorithms 2 and 3), or ``"minimise"``,
-        each block solved to `block_tolerance` (Algorithm 1).
-      step: constant of a proximal step: ``"backtracking"`` (SBLR-Eq13..16), ``"tight"``
-        (DR-S1, DR-S2) or ``"lemma"`` (SBLR-L3.1, L6.1); ``"minimise"`` takes none.
-      start: ``"paper"`` (SBLR-I1), ``"label"`` (its correction) or the factors given.
-      scale_start: whether the factors are scaled to where F is least; None does so for
-        ``"label"`` alone.
-      tolerance: epsilon of the stopping rule, Eq. (8).
-      max_iterations: at most so many.
-      growth: :math:`\eta` of the backtracking, above 1.
-      least_constant: :math:`L_{\min}` of the backtracking and of the decrease that the
-        trace is held against.
-      block_tolerance: of ``"minimise"``, on the gradient mapping's norm.
-      max_block_steps: of ``"minimise"``, at most so many in a block.
-      row_names: of the s rows, for pictures.
+      rank: Rank r, at most the smaller side of a matrix.
+      mu1: Strength of :math:`\|U\|_1` (SBLR-Eq5) for scaled matrices, zero or more. If
+        U has no penalty of its own, the default is 1e-3.
+      mu2: Strength of :math:`\frac12\|U\|_F^2`.
+      nu1: Strength of :math:`\|V\|_1`. If V has no penalty of its own, the default is
+        1e-3.
+      nu2: Strength of :math:`\frac12\|V\|_F^2`.
+      left_penalty: Penalty :math:`r_1` in place of mu1 and mu2.
+      right_penalty: Penalty :math:`r_2` in place of nu1 and nu2.
+      multi_class: Treatment of more than two classes: ``"joint"``, one model of all
+        (Algorithm 3); ``"one-vs-all"``, one binary model per class, side by side
+        (SBLR-M2); or ``"binary"``, which refuses them.
+      scale: Scaling of the matrices: ``"global"`` divides all by the standard deviation
+        of all training values, ``"row"`` brings each row to mean 0 and deviation 1,
+        ``"none"`` changes nothing.
+      solver: Solver of a block: ``"proximal"``, one step per block (Algorithms 2 and
+        3), or ``"minimise"``, each block solved to `block_tolerance` (Algorithm 1).
+      step: Constant of a proximal step: ``"backtracking"`` (SBLR-Eq13..16), ``"tight"``
+        (DR-S1, DR-S2) or ``"lemma"`` (SBLR-L3.1, L6.1). ``"minimise"`` takes none.
+      start: Start of the descent: ``"paper"`` (SBLR-I1), ``"label"`` (its correction)
+        or factors.
+      scale_start: True scales the factors of the start to where F is least. None does
+        so for ``"label"`` alone.
+      tolerance: Epsilon of the stopping rule, Eq. (8).
+      max_iterations: Largest number of sweeps.
+      growth: Factor :math:`\eta` of the backtracking, above 1.
+      least_constant: Constant :math:`L_{\min}` of the backtracking and of the decrease
+        that the trace is compared with.
+      block_tolerance: Norm of the gradient mapping at which ``"minimise"`` ends a
+        block.
+      max_block_steps: Largest number of steps of ``"minimise"`` per block.
+      row_names: Names of the s rows, for pictures.
 
     Returns:
       The classifier and how it came about.
 
     Raises:
-      InputError: if matrices, labels or an argument are not as said, or an argument
+      InputError: If matrices, labels or an argument are out of range, or if an argument
         would have no effect.
     """
     given = dict(locals())
@@ -202,7 +197,7 @@ def fit(
 
 
 def _strengths(settings: Mapping[str, Any]) -> dict[str, float]:
-    """Return mu1 and nu1, where they are left open the usual one."""
+    """Return mu1 and nu1, or the usual strength where they are None."""
     result = {}
     for name, penalty in (("mu1", "left_penalty"), ("nu1", "right_penalty")):
         usual = STRENGTH if settings[penalty] is None else 0.0
@@ -214,10 +209,10 @@ class Prepared(NamedTuple):
     """Training data as the learner takes them.
 
     Attributes:
-      labelled: to scale.
-      classes: in order.
-      scaling: of the matrices.
-      is_one_vs_all: whether each class gets a problem of its own.
+      labelled: Scaled matrices.
+      classes: Labels in order.
+      scaling: Scaling of the matrices.
+      is_one_vs_all: True if each class gets a problem of its own.
     """
 
     labelled: Labelled
@@ -233,10 +228,10 @@ def prepare(
     scale: str = "global",
     multi_class: str = "joint",
 ) -> Prepared:
-    """Check training data and bring them to scale; arguments as those of `fit`.
+    """Check training data and scale them; the arguments are explained by `fit`.
 
     Raises:
-      InputError: if matrices, labels or an argument are not as said.
+      InputError: If matrices, labels or an argument are out of range.
     """
     checks.choice(_MULTI_CLASS, multi_class=multi_class)
     x, y = check_matrices(x), _labels(y)
@@ -256,76 +251,58 @@ def prepare(
     return Prepared(labelled, classes, scaling, is_one_vs_all)
 
 
-class _Fixed(NamedTuple):
-    """What is compiled in."""
-
-    rank: int
-    solver: str
-    step: str
-    start: str
-    scale_start: bool | None
-    max_iterations: int
-    max_block_steps: int
-    left_penalty: Penalty | None
-    right_penalty: Penalty | None
-
-
 def _problem(data: Prepared, settings: Mapping[str, Any]) -> tuple:
     """Return the arguments of `_solve`, checked."""
     checks.whole(max_iterations=settings["max_iterations"])
-    elsewhere = ("multi_class", "scale", "max_iterations")
-    bcpd.learner(**{k: v for k, v in settings.items() if k not in elsewhere})
-    start = settings["start"]
+    given = bcpd.Settings(**{k: v for k, v in settings.items() if k in _DESCENT})
+    given.check()
     height, width = data.labelled.x.shape[1:]
-    if settings["rank"] > min(height, width):
+    if given.rank > min(height, width):
         raise InputError(
             f"`rank` must lie in 1..{min(height, width)} for {height}x{width} "
-            f"matrices, got {settings['rank']}."
+            f"matrices, got {given.rank}."
         )
-    fixed = {name: settings[name] for name in _Fixed._fields if name != "start"}
-    given = None
-    if isinstance(start, str):
-        fixed["start"] = start
-    else:
-        fixed["start"] = "given"
-        given = jax.tree.map(
-            lambda part: jnp.asarray(part, data.labelled.x.dtype), start
+    fixed, numbers = given.split()
+    start = None
+    if not isinstance(given.start, str):
+        fixed = fixed._replace(start="given")
+        start = jax.tree.map(
+            lambda part: jnp.asarray(part, data.labelled.x.dtype), given.start
         )
         num_sets = len(data.classes) - (not data.is_one_vs_all)
         sizes = (
-            (num_sets, height, settings["rank"]),
-            (num_sets, width, settings["rank"]),
+            (num_sets, height, given.rank),
+            (num_sets, width, given.rank),
             (num_sets,),
         )
-        for name, part, size in zip(Params._fields, given, sizes, strict=True):
+        for name, part, size in zip(Params._fields, start, sizes, strict=True):
             if part.shape != size:
                 raise InputError(
                     f"`start.{name}` must have shape {size}, got {part.shape}."
                 )
         if data.is_one_vs_all:
-            given = Params(*(part[:, None] for part in given))
-    numbers = {name: settings[name] for name in _REAL}
-    for side, penalty in (("mu", "left_penalty"), ("nu", "right_penalty")):
-        if settings[penalty] is not None:  # in the place of the strengths
-            del numbers[f"{side}1"], numbers[f"{side}2"]
-    return data.labelled, numbers, given, _Fixed(**fixed)
+            start = Params(*(part[:, None] for part in start))
+    return data.labelled, numbers, start, fixed, settings["max_iterations"]
 
 
-@functools.partial(jax.jit, static_argnums=3)
+@functools.partial(jax.jit, static_argnums=(3, 4))
 def _solve(
-    labelled: Labelled, numbers: dict[str, Any], start: Params | None, fixed: _Fixed
+    labelled: Labelled,
+    numbers: dict[str, Any],
+    start: Params | None,
+    fixed: bcpd.Settings,
+    max_iterations: int,
 ) -> tuple[Params, Info, jax.Array]:
-    """Run one problem, or one a class, to its end."""
+    """Run one problem, or one per class, to its end."""
 
     def run(labelled: Labelled, start: Params | None) -> tuple:
-        learner = bcpd.learner(
-            **numbers,
-            start=fixed.start if start is None else start,
-            **{k: v for k, v in fixed._asdict().items() if k not in _ELSEWHERE},
-        )
+        settings = fixed._asdict() | numbers
+        if start is not None:
+            settings["start"] = start
+        learner = bcpd.learner(**settings)
         state = learner.init(jax.random.key(0), labelled)
         state, trace, num_iterations = loops.converge(
-            learner, state, labelled, max_iterations=fixed.max_iterations
+            learner, state, labelled, max_iterations=max_iterations
         )
         return bcpd.final_params(state), trace, num_iterations
 
@@ -336,10 +313,7 @@ def _solve(
     return jax.vmap(run, in_axes=axes)(labelled, start)
 
 
-_ELSEWHERE = ("start", "max_iterations")
-
-
-class Path(NamedTuple):
+class StrengthPath(NamedTuple):
     """Models along a range of strengths.
 
     Attributes:
@@ -362,7 +336,7 @@ def regularisation_path(
     num_points: int = 25,
     span: float = 30.0,
     **settings: Any,
-) -> Path:
+) -> StrengthPath:
     r"""Fit along a range of :math:`\ell_1` strengths, in one compiled program.
 
     Both strengths move together, from a `span`-th of the given ones to `span` times;
@@ -371,9 +345,9 @@ def regularisation_path(
     Args:
       x: (n, s, t).
       y: (n,) labels.
-      num_points: how many strengths, at least 2.
-      span: how far to go up and down, above 1.
-      **settings: as of `fit`, without penalties of one's own.
+      num_points: Number of strengths, at least 2.
+      span: Largest factor up and down, above 1.
+      **settings: Settings of `fit`, penalties excepted.
     """
     checks.whole(least=2, num_points=num_points)
     defaults = {k: v for k, v in (fit.__kwdefaults__ or {}).items() if k != "row_names"}
@@ -389,7 +363,7 @@ def regularisation_path(
             )
     settings |= _strengths(settings)
     data = prepare(x, y, scale=settings["scale"], multi_class=settings["multi_class"])
-    labelled, numbers, start, fixed = _problem(data, settings)
+    labelled, numbers, start, *fixed = _problem(data, settings)
     middle = np.array([settings["mu1"], settings["nu1"]], np.float64)
     if (middle <= 0).any():
         middle = np.full(2, 1e-3)
@@ -397,23 +371,24 @@ def regularisation_path(
     mu1, nu1 = factors * middle[0], factors * middle[1]
     dtype = labelled.x.dtype
     strengths = jnp.asarray(np.stack([mu1, nu1], 1), dtype)
-    left, right = _solve_path(labelled, numbers, start, fixed, strengths)
+    left, right = _solve_path(labelled, numbers, start, strengths, *fixed)
     if data.is_one_vs_all:
         left, right = left[:, :, 0], right[:, :, 0]
-    return Path(mu1, nu1, np.asarray(left), np.asarray(right))
+    return StrengthPath(mu1, nu1, np.asarray(left), np.asarray(right))
 
 
-@functools.partial(jax.jit, static_argnums=3)
+@functools.partial(jax.jit, static_argnums=(4, 5))
 def _solve_path(
     labelled: Labelled,
     numbers: dict[str, Any],
     start: Params | None,
-    fixed: _Fixed,
     strengths: jax.Array,
+    fixed: bcpd.Settings,
+    max_iterations: int,
 ) -> tuple[jax.Array, jax.Array]:
     def one(strength: jax.Array) -> tuple[jax.Array, jax.Array]:
         here = numbers | {"mu1": strength[0], "nu1": strength[1]}
-        params, _, _ = _solve(labelled, here, start, fixed)
+        params, _, _ = _solve(labelled, here, start, fixed, max_iterations)
         return params.left, params.right
 
     return jax.lax.map(one, strengths)  # one by one: each ends by itself

@@ -1,4 +1,4 @@
-"""A classifier of matrices: numbers to scale, scores, and a folder to keep it in."""
+"""A classifier of matrices: scaling, scores, and a folder to keep it in."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _CHUNK = 1 << 24  # numbers scored at a time
 
 
 class Scaling(NamedTuple):
-    """How matrices are brought to scale: ``(x - shift) / size``.
+    """Scaling of matrices: ``(x - shift) / size``.
 
     Attributes:
       shift: (1, 1) or (s, 1).
@@ -40,7 +40,7 @@ class Scaling(NamedTuple):
     size: np.ndarray
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        """Return matrices (n, s, t) to scale, in their own dtype."""
+        """Return scaled matrices (n, s, t), in their own dtype."""
         return ((x - self.shift) / self.size).astype(x.dtype)
 
 
@@ -69,14 +69,14 @@ class Classifier:
 
     Attributes:
       classes: (num_classes,) labels in order.
-      params: factors and offsets, on the host, for matrices to scale. One set a class
-        other than the reference, which is the first of two classes and the last of
-        more; with one-vs-all of more than two classes one set a class.
-      scaling: of the training data.
-      settings: that it was fitted with, ready for JSON.
-      row_names: of the s rows, or ().
-      metadata: a summary of the fit, ready for JSON.
-      versions: of the packages that made it.
+      params: Factors and offsets for scaled matrices, as NumPy arrays. There is one set
+        per class except the reference class. The reference is the first class if there
+        are two, else the last. One-vs-all with three or more classes has no reference.
+      scaling: Scaling of the training data.
+      settings: Settings of the fit, ready for JSON.
+      row_names: Names of the s rows, or ().
+      metadata: Summary of the fit, ready for JSON.
+      versions: Versions of the packages that made it.
     """
 
     classes: np.ndarray
@@ -99,7 +99,7 @@ class Classifier:
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the weights."""
+        """Type of the weights."""
         return np.dtype(self.params.left.dtype)
 
     @property
@@ -116,7 +116,7 @@ class Classifier:
 
     @property
     def weights(self) -> np.ndarray:
-        r""":math:`W_c = U_c V_c^\top` for matrices to scale, (m, s, t)."""
+        r""":math:`W_c = U_c V_c^\top` for scaled matrices, (m, s, t)."""
         return np.einsum("csr,ctr->cst", self.params.left, self.params.right)
 
     def scores(self, x: np.ndarray) -> np.ndarray:
@@ -126,7 +126,7 @@ class Classifier:
           x: (n, s, t).
 
         Raises:
-          InputError: if the matrices have another shape or are not finite.
+          InputError: If the matrices have another shape or are not finite.
         """
         found = self._scores(x)
         if self.is_one_vs_all:
@@ -161,11 +161,11 @@ class Classifier:
         """Write the model folder, replacing an earlier one when this one is complete.
 
         Args:
-          folder: where; made if it is not there.
+          folder: Place of the folder. It is made if it is missing.
           **pictures: PNG files to put beside the model, by name without ``.png``.
 
         Raises:
-          InputError: if the folder holds anything that is not of a model.
+          InputError: If the folder holds anything that is not of a model.
         """
         about = {
             "classes": self.classes.tolist(),
@@ -192,7 +192,7 @@ class Classifier:
         """Read a model folder.
 
         Raises:
-          InputError: if it is no such folder, of another version, cut short, damaged.
+          InputError: If it is no such folder, of another version, cut short, damaged.
         """
         content = model_folder.read(folder, KIND)
         about, arrays = content.about, content.arrays["weights"]
@@ -227,7 +227,7 @@ class Classifier:
         return np.concatenate(found)[: len(x)]
 
     def _precision(self) -> Any:
-        """The precision of the weights, whatever that of the process is."""
+        """The precision of the weights, whatever the process uses."""
         return jax.enable_x64(self.dtype == np.float64)
 
 

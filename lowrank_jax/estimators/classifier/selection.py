@@ -3,8 +3,8 @@ r"""Choose the rank and the penalties of a bilinear model by cross-validation.
 As the paper does it (SBLR-E3): first the rank, without penalties; then a grid over
 :math:`\mu_1, \mu_2, \nu_1, \nu_2` at that rank. A fold is a vector of weights on the
 same matrices, so that all points of the grid on all folds are one `vmap`ped program,
-run in chunks that bound its memory. Fits that have converged make room for the next
-ones between rounds of a few sweeps: a chunk does not wait for its slowest.
+run in chunks that bound its memory. Every 25 sweeps, converged fits are replaced by new
+ones, so no fit waits for the slowest of its chunk.
 """
 
 import functools
@@ -18,6 +18,7 @@ import numpy as np
 
 from lowrank_jax import checks, loops, metrics
 from lowrank_jax.batch.sblr import bcpd
+from lowrank_jax.batch.sblr.start import start_params
 from lowrank_jax.checks import InputError
 from lowrank_jax.models import bilinear_logit
 from lowrank_jax.models.bilinear_logit import Params
@@ -49,13 +50,14 @@ class Selection(NamedTuple):
     """What cross-validation has chosen, and on what grounds.
 
     Attributes:
-      rank: chosen.
-      settings: mu1, mu2, nu1, nu2 chosen.
-      accuracy: of the choice, cross-validated: share of matrices labelled rightly by
-        the fit that had not seen them.
-      auc: of the choice, over all matrices' held-out scores; None for many classes.
-      rows: one a point: rank, settings, accuracy, auc, mean number of sweeps.
-      ranks: one a rank tried: rank, accuracy, auc.
+      rank: Chosen rank.
+      settings: Chosen mu1, mu2, nu1, nu2.
+      accuracy: Cross-validated accuracy of the choice: share of matrices labelled
+        rightly by the fit that had not seen them.
+      auc: Area under the curve of the choice, over all matrices' held-out scores; None
+        for many classes.
+      rows: One row per point: rank, settings, accuracy, auc, mean number of sweeps.
+      ranks: One row per rank tried: rank, accuracy, auc.
     """
 
     rank: int
@@ -91,8 +93,8 @@ def fold_weights(classes: np.ndarray, *, num_folds: int, seed: int = 0) -> np.nd
 
     Args:
       classes: (n,) labels.
-      num_folds: at least 2.
-      seed: of the shuffle.
+      num_folds: Number of folds, at least 2.
+      seed: Seed of the shuffle.
     """
     num_matrices = len(classes)
     checks.whole(least=2, num_folds=num_folds)
@@ -122,41 +124,27 @@ def cross_validate(
     *,
     rank: int = 1,
     start: str = "label",
-    scale_start: bool | None = None,
-    solver: str = "proximal",
-    step: str = "backtracking",
-    tolerance: float = 1e-3,
     max_iterations: int = 500,
-    growth: float = 1.5,
-    least_constant: float = 1e-6,
-    block_tolerance: float = 1e-5,
-    max_block_steps: int = 1000,
     chunk_size: int | None = None,
     round_size: int = 25,
     say: Callable[[str], None] | None = None,
+    **settings: Any,
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""Fit every point on every fold, and score the matrices held out.
 
     Args:
-      labelled: all matrices; their own weights are not used.
+      labelled: All matrices. Their own weights are not used.
       points: (num_points, 4) mu1, mu2, nu1, nu2.
-      weights: (num_folds, n), zero where held out.
-      rank: r.
-      start: as in `bcpd.learner`.
-      scale_start: as in `bcpd.learner`.
-      solver: as in `bcpd.learner`; ``"minimise"`` needs few sweeps, each of them long:
-        a `round_size` of 1 or 2 suits it.
-      step: as in `bcpd.learner`.
-      tolerance: epsilon of SBLR-Eq8.
-      max_iterations: sweeps of a fit at most.
-      growth: as in `bcpd.learner`, like the next.
-      least_constant: :math:`L_{\min}`.
-      block_tolerance: of ``"minimise"``.
-      max_block_steps: of ``"minimise"``.
-      chunk_size: fits at a time; None takes as many as keep their products in a cache
-        (4 MB), at least 8: more of them wait longer for the slowest.
-      round_size: sweeps between two looks at which fits have converged.
-      say: told of the progress, a line at a time.
+      weights: (num_folds, n), zero where a matrix is held out.
+      rank: Rank r.
+      start: Start as in `bcpd.learner`.
+      max_iterations: Largest number of sweeps of a fit.
+      chunk_size: Number of fits at a time. None takes as many as keep their products
+        in a cache (4 MB), at least 8: more of them wait longer for the slowest.
+      round_size: Number of sweeps between two looks at which fits have converged.
+        ``solver="minimise"`` needs few sweeps, each of them long: 1 or 2 suits it.
+      say: Function that is called with a line of progress.
+      **settings: Other fields of `bcpd.Settings`, strengths and penalties excepted.
 
     Returns:
       The scores (num_points, n, m) of each matrix by the fit that had not seen it
@@ -164,18 +152,12 @@ def cross_validate(
       (num_points, num_folds).
     """
     checks.whole(rank=rank, max_iterations=max_iterations, round_size=round_size)
-    fixed: dict[str, Any] = {
-        "solver": solver,
-        "step": step,
-        "max_block_steps": max_block_steps,
-    }
-    numbers: dict[str, Any] = {
-        "tolerance": tolerance,
-        "growth": growth,
-        "least_constant": least_constant,
-        "block_tolerance": block_tolerance,
-    }
-    bcpd.learner(rank=rank, start=start, **fixed, **numbers)  # checks them
+    idle = sorted({*NAMES, "left_penalty", "right_penalty"} & set(settings))
+    if idle:
+        raise InputError(f"`{idle[0]}` is set by `points`: leave it out.")
+    given = bcpd.Settings(rank=rank, start=start, **settings)
+    given.check()
+    fixed, numbers = given.split()
     num_matrices, height, width = labelled.x.shape
     num_classes, num_folds = labelled.targets.shape[1], len(weights)
     num_fits = len(points) * num_folds
@@ -187,9 +169,8 @@ def cross_validate(
     dtype = labelled.x.dtype
     points, weights = np.asarray(points, dtype), np.asarray(weights, dtype)
     starts = _starts(labelled, weights, rank, start)
-    numbers = {name: dtype.type(value) for name, value in numbers.items()}
-    is_scaled = start == "label" if scale_start is None else scale_start
-    program = _program(is_scaled, round_size, *fixed.values())
+    numbers = {name: dtype.type(numbers[name]) for name in numbers if name not in NAMES}
+    program = _program(fixed, round_size)
     states = _empty_states(chunk_size, labelled, starts)
 
     scores = np.zeros((len(points), num_matrices, num_classes), dtype)
@@ -237,7 +218,7 @@ def _starts(labelled: Labelled, weights: jax.Array, rank: int, start: str) -> Pa
 
     def one(weights: jax.Array) -> Params:
         fold = labelled._replace(weights=weights)
-        return bcpd.start_params(fold, rank=rank, start=start)
+        return start_params(fold, rank=rank, start=start)
 
     return jax.vmap(one)(weights)
 
@@ -256,9 +237,7 @@ def _limited(learner: Learner) -> Learner:
 
 
 @functools.cache
-def _program(
-    is_scaled: bool, round_size: int, solver: str, step: str, max_block_steps: int
-) -> Any:
+def _program(fixed: bcpd.Settings, round_size: int) -> Any:
     """Jit a round of sweeps of many fits side by side; numbers stay open."""
 
     def one(
@@ -270,17 +249,9 @@ def _program(
         left: jax.Array,
         numbers: dict[str, Any],
     ) -> tuple[bcpd.State, jax.Array, jax.Array, jax.Array]:
-        settings = dict(zip(NAMES, point, strict=True))
-        learner = bcpd.learner(
-            rank=factors.left.shape[-1],
-            start=factors,
-            scale_start=is_scaled,
-            solver=solver,
-            step=step,
-            max_block_steps=max_block_steps,
-            **settings,
-            **numbers,
-        )
+        settings = fixed._asdict() | dict(zip(NAMES, point, strict=True)) | numbers
+        settings |= {"start": factors, "scale_start": fixed.is_scaled}
+        learner = bcpd.learner(**settings)
         fresh = learner.init(jax.random.key(0), labelled)
         state = jax.tree.map(lambda a, b: jnp.where(is_fresh, a, b), fresh, state)
         (state, _), trace, num_sweeps = loops.converge(
@@ -318,13 +289,13 @@ def select(
     Of equals the smaller rank and the stronger penalties are chosen.
 
     Args:
-      labelled: the training matrices.
-      num_folds: at least 2; the number of matrices leaves one out.
-      ranks: to try; one alone is taken without trying.
-      grid: values of mu1, mu2, nu1, nu2; one left out is 0; None takes `GRID`.
-      seed: of the folds.
-      say: told of the progress, a line at a time.
-      **options: of `cross_validate`.
+      labelled: Training matrices.
+      num_folds: Number of folds, at least 2. The number of matrices leaves one out.
+      ranks: Ranks to try. A single rank is taken without trying.
+      grid: Values of mu1, mu2, nu1, nu2; one left out is 0; None takes `GRID`.
+      seed: Seed of the folds.
+      say: Function that is called with a line of progress.
+      **options: Options of `cross_validate`.
     """
     if not ranks:
         raise InputError("`ranks` must name at least one rank.")

@@ -194,7 +194,7 @@ def block_second_order_certificate(
     Args:
       theta: (blocks, m, n).
       step: (blocks, m, n).
-      num_points: on each segment. Static.
+      num_points: Number of points on each segment. Static.
     """
 
     def one(block: jax.Array, move: jax.Array) -> Certificate:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lowrank_jax.linalg.norms import nonzero
 from lowrank_jax.theory.bol.spectral import (
     conjugate,
     eigen_conjugate,
@@ -40,7 +41,7 @@ def hessian(theta: jax.Array, *, rank: int = 1) -> jax.Array:
       theta: (m, n), with singular values distinct.
       rank: k. Static.
     """
-    unit = theta / _nonzero(jnp.abs(theta).max())  # the Hessian has no scale
+    unit = theta / nonzero(jnp.abs(theta).max())  # the Hessian has no scale
     matrix = _second(lambda point: eigen_conjugate(point, rank=rank))(unit)
     return matrix.reshape(theta.size, theta.size)
 
@@ -92,11 +93,11 @@ def hessian_certificates(theta: jax.Array, *, rank: int = 1) -> HessianCertifica
     values = singular_values(theta)
     is_met, condition = _separation(values)
     size = condition**2
-    squares = (values / _nonzero(values[0])) ** 2
+    squares = (values / nonzero(values[0])) ** 2
     top, rest = squares[:rank, None], squares[None, rank:]
     num_ones = rank * rank + rank * abs(theta.shape[0] - theta.shape[1])
-    trace = num_ones + (2 * top / _nonzero(top - rest)).sum()
-    largest = 1 / _nonzero(1 - _ratio(values, rank))
+    trace = num_ones + (2 * top / nonzero(top - rest)).sum()
+    largest = 1 / nonzero(1 - _ratio(values, rank))
     spectrum = hessian_spectrum(theta, rank=rank)
     return HessianCertificates(
         equal(found, spectrum, num_axes=1, assumptions_met=is_met, scale=size),
@@ -116,13 +117,13 @@ def hessian_form_certificate(
     five values of :math:`F_k^*`, so that the other values may be tied or 0.
 
     Args:
-      theta: (m, n) with :math:`\sigma_k>\sigma_{k+1}`.
+      theta: (m, n) Matrix with :math:`\sigma_k>\sigma_{k+1}`.
       step: (m, n), E, not 0.
       rank: k. Static.
     """
     gap, values = spectral_gap(theta, rank)
     length = jnp.sqrt(jnp.vdot(step, step))
-    unit = step / _nonzero(length)
+    unit = step / nonzero(length)
     width = gap / 100
     points = (
         theta[None]
@@ -130,7 +131,7 @@ def hessian_form_certificate(
     )
     heights = jax.vmap(lambda point: conjugate(point, rank=rank))(points)
     stencil = jnp.asarray([-1, 16, -30, 16, -1], theta.dtype) / 12
-    found = stencil @ heights / _nonzero(width * width)
+    found = stencil @ heights / nonzero(width * width)
     left, _, right = jnp.linalg.svd(theta)
     core = left.T @ unit @ right.T
     size = max(theta.shape)
@@ -139,9 +140,9 @@ def hessian_form_certificate(
     top, rest = padded[:rank, None], padded[None, rank:]
     across, along = core[:rank, rank:], core[rank:, :rank].T
     scaled = top * (across * across + along * along) + 2 * rest * across * along
-    weight = top / _nonzero((top - rest) * (top + rest))
+    weight = top / nonzero((top - rest) * (top + rest))
     expected = (core[:rank, :rank] ** 2).sum() + (weight * scaled).sum()
-    condition = values[0] / _nonzero(gap)
+    condition = values[0] / nonzero(gap)
     # Truncation: (1/100)^4 of the curvature; rounding: eps 100^2 (sigma_1 / gap)^2.
     return equal(
         found,
@@ -162,13 +163,13 @@ def eigenvalue_hessian_certificate(
     {\lambda_d-\lambda_s}`, against automatic differentiation.
 
     Args:
-      matrix_of: from (num,) to a symmetric matrix, twice differentiable. Static.
+      matrix_of: Twice differentiable map from (num,) to a symmetric matrix. Static.
       point: (num,), where the eigenvalues are distinct.
       place: d, counted from 0 at the largest. Static.
     """
     # The derivative of `eigh` takes (1 + w) - w for 1, which large w may miss: scale.
     matrix = matrix_of(point)
-    unit = _nonzero(jnp.abs(matrix).max())
+    unit = nonzero(jnp.abs(matrix).max())
     found = unit * _second(
         lambda at: jnp.linalg.eigvalsh(matrix_of(at) / unit, symmetrize_input=False)[
             -1 - place
@@ -182,12 +183,12 @@ def eigenvalue_hessian_certificate(
     direct = jnp.einsum("i,ijxu,j->xu", mine, second, mine)
     cross = jnp.einsum("i,ijx,js->xs", mine, first, vectors)
     gaps = values[place] - values
-    weights = jnp.where(gaps == 0, 0, 2 / _nonzero(gaps))
+    weights = jnp.where(gaps == 0, 0, 2 / nonzero(gaps))
     expected = direct + jnp.einsum("xs,us,s->xu", cross, cross, weights)
     least = jnp.where(gaps == 0, jnp.inf, jnp.abs(gaps)).min()
     smallest = jnp.abs(jnp.diff(values)).min(initial=jnp.inf)
     size = jnp.abs(values).max()
-    condition = 1 + size / _nonzero(least)
+    condition = 1 + size / nonzero(least)
     return equal(
         found,
         expected,
@@ -228,12 +229,12 @@ def singular_value_certificates(
       place: d, counted from 0. Static.
     """
     # At eigenvalues beyond 2^53 the derivative of `eigh` is not a number: scale first.
-    size = _nonzero(jnp.abs(matrix).max())
+    size = nonzero(jnp.abs(matrix).max())
     found = _second(lambda point: _one_value(point, place))(matrix / size)
     found = found.reshape(matrix.size, matrix.size) / size
     printed, curvature, values, pair = _value_curvature(matrix, place)
     direction = jnp.outer(*pair).ravel()
-    sigma = _nonzero(values[place])
+    sigma = nonzero(values[place])
     is_distinct, condition = _separation(values)
     is_met = is_distinct & (values[-1] > 1e-6 * values[0])
 
@@ -250,7 +251,7 @@ def singular_value_certificates(
     trace = jnp.trace(found) * values[place] + 1
     shares = (values / sigma) ** 2
     others = jnp.arange(values.shape[0]) != place
-    terms = jnp.where(others, (1 + shares) / _nonzero(1 - shares), 0).sum()
+    terms = jnp.where(others, (1 + shares) / nonzero(1 - shares), 0).sum()
 
     def total(count: int) -> Certificate:
         known = condition**2
@@ -267,7 +268,7 @@ def singular_value_certificates(
 def _ratio(values: jax.Array, rank: int) -> jax.Array:
     padded = jnp.pad(values, (0, 1))
     place = min(rank, values.shape[0])
-    return padded[place] / _nonzero(padded[place - 1])
+    return padded[place] / nonzero(padded[place - 1])
 
 
 def _separation(values: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -275,7 +276,7 @@ def _separation(values: jax.Array) -> tuple[jax.Array, jax.Array]:
     gap = (-jnp.diff(values)).min(initial=jnp.inf)
     gap = jnp.minimum(gap, values[0])
     floor = 1e-6 if values.dtype == jnp.float64 else 1e-2
-    return gap > floor * values[0], values[0] / _nonzero(gap)
+    return gap > floor * values[0], values[0] / nonzero(gap)
 
 
 def _one_value(point: jax.Array, place: int) -> jax.Array:
@@ -305,7 +306,7 @@ def _value_curvature(
     one = factor(sigma, mine_only)
     swapped = factor(mine_only, sigma)
     gaps = (own - sigma) * (own + sigma)
-    weights = jnp.where(jnp.arange(num_columns) == place, 0, 1 / _nonzero(gaps))
+    weights = jnp.where(jnp.arange(num_columns) == place, 0, 1 / nonzero(gaps))
     eye = jnp.eye(num_rows, dtype=matrix.dtype)
     direct = jnp.kron(eye, jnp.outer(mine[1], mine[1]))
     printed, true = (
@@ -318,7 +319,3 @@ def _value_curvature(
 def _second(function: Callable[[jax.Array], jax.Array]) -> Callable[..., jax.Array]:
     """Return the Hessian; forwards twice compiles in half the time of `jax.hessian`."""
     return jax.jacfwd(jax.jacfwd(function))
-
-
-def _nonzero(values: jax.Array) -> jax.Array:
-    return jnp.where(values == 0, jnp.ones_like(values), values)

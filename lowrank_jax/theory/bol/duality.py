@@ -40,7 +40,7 @@ def dual_increment(
        + \tfrac12\|\Theta_{t-1}\|_2^2
 
     Args:
-      theta: (..., m, n) before the round.
+      theta: (..., m, n) Theta before the round.
       push: (..., m, n) :math:`C\Delta\Phi^t`.
       step_size: :math:`C`.
     """
@@ -63,8 +63,8 @@ def increment_identity(
     """Compare the increments a run reports with BOL-N5, round by round.
 
     Args:
-      increments: (num_rounds,) as reported.
-      thetas: (num_rounds, m, n) before each round.
+      increments: (num_rounds,) Increments as reported.
+      thetas: (num_rounds, m, n) Theta before each round.
       pushes: (num_rounds, m, n) C dPhi.
       is_mistake: (num_rounds,).
       step_size: C.
@@ -108,7 +108,7 @@ def growth_bound(
       step_size: :math:`C`.
       conjugate: (num_rounds,) :math:`F^*(\Theta_t)`, for the size of rounding.
       squared_norm: (num_rounds,) :math:`\|\Delta\Phi^t\|_F^2`.
-      ratio: (num_rounds,) of `segment_ratio`.
+      ratio: (num_rounds,) Result of `segment_ratio`.
     """
     step = jnp.asarray(step_size, increments.dtype)
     bound = step * step * curvature(squared_norm, ratio) / 2
@@ -155,7 +155,7 @@ def dual_mean(thetas: jax.Array, pushes: jax.Array) -> Certificate:
        = \Theta_N - \tfrac1N\sum_{t\le N} (t-1)\,\eta_t\Delta\Phi^t
 
     Args:
-      thetas: (num_rounds, m, n) after each round.
+      thetas: (num_rounds, m, n) Theta after each round.
       pushes: (num_rounds, m, n) :math:`\eta_t\Delta\Phi^t`.
 
     Returns:
@@ -172,15 +172,15 @@ def dual_mean(thetas: jax.Array, pushes: jax.Array) -> Certificate:
 def same_run(
     params: jax.Array, reference: jax.Array, *, step_size: float | jax.Array
 ) -> Certificate:
-    r"""Compare :math:`W_t` of a run at C with C times that of a run at 1 (BOL-Alg2).
+    r"""Compare :math:`W_t` at C with C times :math:`W_t` at 1 (BOL-Alg2).
 
     From :math:`\Theta_0 = 0` the exact map is homogeneous, and Eq. (9)-(12) see
     :math:`C\Delta\Phi/\sigma_1` and :math:`\Theta/\sigma_1` alone: all scores are
     scaled by C, so no prediction depends on it.
 
     Args:
-      params: (num_rounds, m, n) at C.
-      reference: (num_rounds, m, n) at 1.
+      params: (num_rounds, m, n) Weights at C.
+      reference: (num_rounds, m, n) Weights at 1.
       step_size: C.
     """
     step = jnp.asarray(step_size, params.dtype)
@@ -244,7 +244,7 @@ def dual_is_largest_at_best_step(
     Args:
       num_mistakes: M.
       conjugate: f of a run with C = 1.
-      step_size: any C.
+      step_size: Any C.
     """
     step = jnp.asarray(step_size, conjugate.dtype)
     gain, cost = step * num_mistakes.astype(conjugate.dtype), step * step * conjugate

@@ -35,7 +35,7 @@ def margin(weights: jax.Array, deltas: jax.Array) -> jax.Array:
     r"""Return :math:`\min_j \langle W/\|W\|_{s(1)}, \Delta\Phi^j\rangle` (BOL-D1).
 
     Args:
-      weights: (m, n); the margin of the zero matrix is 0.
+      weights: (m, n) The margin of the zero matrix is 0.
       deltas: (num_deltas, m, n).
     """
     norm = _values(weights).sum()
@@ -62,7 +62,7 @@ def separation(weights: jax.Array, deltas: jax.Array) -> Separation:
 
     Args:
       weights: (m, n) :math:`\tilde W`.
-      deltas: (num_deltas, m, n) all differences that may occur.
+      deltas: (num_deltas, m, n) All differences that may occur.
     """
     sigma = _values(deltas)
     gamma = margin(weights, deltas)
@@ -84,8 +84,8 @@ def ratio_bound(points: jax.Array, separated: Separation) -> Certificate:
     every point of every segment of a run. The zero matrix has no ratio.
 
     Args:
-      points: (num_points, m, n) such as :math:`\Theta_{t-1} + \theta C\Delta\Phi^t`.
-      separated: of `separation`.
+      points: (num_points, m, n) Points, as :math:`\Theta_{t-1} + \theta C\Delta\Phi^t`.
+      separated: Result of `separation`.
     """
     sigma = _values(points)
     top = sigma[:, 0]
@@ -112,7 +112,7 @@ def tied_features(weights: jax.Array, deltas: jax.Array) -> Certificate:
     features are tied wherever two templates fire at the wrong position alone.
 
     Args:
-      weights: (m, n) any W.
+      weights: (m, n) Any W.
       deltas: (num_deltas, m, n).
     """
     sigma = _values(deltas)
@@ -170,7 +170,7 @@ def threshold(
     Args:
       weights: (m, n).
       deltas: (num_deltas, m, n).
-      is_printed: compare with the paper's threshold. Static.
+      is_printed: Compare with the paper's threshold. Static.
     """
     least = jnp.einsum("mn,jmn->j", weights, deltas).min()
     separated = separation(weights, deltas)
@@ -202,8 +202,8 @@ def corollary(
        + 2Cl^2M_1^2\,\frac{\gamma}{2\gamma - M_2}
 
     Args:
-      regret: sum over the rounds.
-      separated: of `separation`.
+      regret: Sum of the regret over the rounds.
+      separated: Result of `separation`.
       step_size: :math:`C`.
       num_rounds: N, rounds or mistakes, at least 1.
       num_values: :math:`l`.
@@ -227,7 +227,7 @@ def mistake_bound(num_mistakes: jax.Array, separated: Separation) -> Certificate
 
     Args:
       num_mistakes: M.
-      separated: of `separation`.
+      separated: Result of `separation`.
     """
     gamma = jnp.where(separated.is_met, separated.margin, 1)
     bound = separated.energy * _room(separated) / (gamma * gamma)
@@ -245,7 +245,7 @@ def conjugate_below(
     Args:
       num_mistakes: M.
       conjugate: :math:`F_1^*(\Theta_M)` of a run with C = 1.
-      separated: of `separation`.
+      separated: Result of `separation`.
     """
     observed = (jnp.asarray(num_mistakes).astype(conjugate.dtype)) ** 2 / 2
     return certificate.at_most(
@@ -266,7 +266,7 @@ def conjugate_above(
     Args:
       num_mistakes: M.
       conjugate: :math:`F_1^*(\Theta_M)` of a run with C = 1.
-      separated: of `separation`.
+      separated: Result of `separation`.
     """
     half = jnp.asarray(num_mistakes).astype(conjugate.dtype) / 2
     bound = half * separated.energy * _room(separated)

@@ -62,7 +62,7 @@ def regret_certificate(
       conjugate: :math:`F^*(\Theta_N)`, exact or too large.
       comparator_losses: (num_rounds,) :math:`[1 - \langle U, \Delta\Phi^t\rangle]_+`.
       comparator_penalty: :math:`F^{**}(U)`.
-      tolerance: of `certificate.at_most`. Static.
+      tolerance: See `certificate.at_most`. Static.
 
     Returns:
       Sums over rounds, not means: divide by the number of rounds or of mistakes.
@@ -112,7 +112,7 @@ def along_rounds(
       comparator_energy: :math:`\frac12\|U\|_F^2`; None: as the penalty (rank 1).
       squared_norm: (num_rounds,) :math:`\|\Delta\Phi^t\|_F^2`; None: the bounds that
         need it are infinite.
-      ratio: (num_rounds,) largest :math:`\sigma_2/\sigma_1` on the segment, see
+      ratio: (num_rounds,) Largest :math:`\sigma_2/\sigma_1` on the segment, see
         `segment_ratio`; 0 for the perceptron, and where `squared_norm` has been divided
         by 1 - ratio block by block. None: the bounds that need it are infinite.
       num_values: :math:`l = \min(m, n)`, for the paper's constant.
@@ -148,7 +148,7 @@ def curvature(squared_norm: jax.Array, ratio: jax.Array) -> jax.Array:
 
     Args:
       squared_norm: :math:`\|\Delta\Phi^t\|_F^2`.
-      ratio: largest :math:`\sigma_2/\sigma_1` on the segment.
+      ratio: Largest :math:`\sigma_2/\sigma_1` on the segment.
     """
     gap = 1 - ratio
     is_tied = gap <= 32 * jnp.finfo(gap.dtype).eps
@@ -172,7 +172,7 @@ def segment_ratio(
     Args:
       theta: (m, n).
       push: (m, n).
-      num_cells: pieces of the segment. Static.
+      num_cells: Pieces of the segment. Static.
 
     Returns:
       In [0, 1]; 1 where a tie, or the zero matrix, cannot be ruled out.
@@ -262,7 +262,7 @@ def sharpened_paper_bound(
     r"""Compare regret and BOL-P4 with l/2 in the place of 2l: any U, see `paper_bound`.
 
     Args:
-      along: of `along_rounds` with the same `comparator_energy`.
+      along: Result of `along_rounds` with the same `comparator_energy`.
       step_size: :math:`C`.
       comparator_energy: :math:`\frac12\|U\|_F^2`.
     """
@@ -287,7 +287,7 @@ def literal_regret(
     for learner and comparator alike: the two cancel.
 
     Args:
-      losses: (num_rounds,) as the learner reports them, 0 without a mistake.
+      losses: (num_rounds,) Losses as the learner reports them, 0 without a mistake.
       is_mistake: (num_rounds,).
       margin: (num_rounds,) :math:`\langle W_{t-1}, \Delta\Phi^t\rangle`.
       comparator_margin: (num_rounds,) :math:`\langle U, \Delta\Phi^t\rangle`.

@@ -7,6 +7,7 @@ the paper says of it.
 import jax
 import jax.numpy as jnp
 
+from lowrank_jax.linalg.norms import nonzero, norm
 from lowrank_jax.theory.bol.spectral import singular_values, spectral_gap
 from lowrank_jax.theory.certificate import Certificate, at_most, equal
 
@@ -35,7 +36,7 @@ def power_iteration_certificate(
       theta: (m, n); square for the printed form.
       start: (m,), not orthogonal to the leading left vector.
       num_steps: k. Static.
-      is_printed: the paper's transposes. Static.
+      is_printed: Take the paper's transposes. Static.
 
     Returns:
       Two certificates: of the left vector and of the right one.
@@ -51,11 +52,11 @@ def power_iteration_certificate(
         )
     after = jnp.stack([_tangent(pair[0], left[:, 0]), _tangent(pair[1], right[0])])
     gap, _ = spectral_gap(theta, 1)
-    share = gap / _nonzero(values[0])
+    share = gap / nonzero(values[0])
     second = values[1] if values.shape[0] > 1 else jnp.zeros_like(values[0])
-    rate = (second / _nonzero(values[0])) ** (2 * num_steps)
+    rate = (second / nonzero(values[0])) ** (2 * num_steps)
     # Below some units in the last place, over the gap, an angle is rounding: none.
-    floor = 256 * jnp.finfo(theta.dtype).eps / _nonzero(share)
+    floor = 256 * jnp.finfo(theta.dtype).eps / nonzero(share)
     after = jnp.where(after <= floor, 0, after)
     return at_most(
         after,
@@ -87,11 +88,11 @@ def warm_start_certificate(
       step: (m, n), E = C times the difference of features.
       left: (m,), unit.
       right: (n,), unit.
-      num_sweeps: of both forms. Static.
-      is_printed: claim it of every pair, as the paper's updates do.
+      num_sweeps: Sweeps of both forms. Static.
+      is_printed: Claim it for every pair, as the paper's updates do.
     """
     sigma = singular_values(theta)[0]
-    inverse = 1 / _nonzero(sigma)
+    inverse = 1 / nonzero(sigma)
     total = theta + step
     moves = jnp.zeros_like(left), jnp.zeros_like(right)
     power = left, right
@@ -102,9 +103,7 @@ def warm_start_certificate(
         power_left = inverse * (total @ power[1])
         power = power_left, inverse * (total.T @ power_left)
     sparse = jnp.concatenate([left + moves[0], right + moves[1]])  # Eq. (10), (12)
-    residual = _norm(theta @ right - sigma * left) + _norm(
-        theta.T @ left - sigma * right
-    )
+    residual = norm(theta @ right - sigma * left) + norm(theta.T @ left - sigma * right)
     is_exact = residual <= 64 * jnp.finfo(theta.dtype).eps * sigma * len(sparse)
     size = 1 + inverse * singular_values(total)[0]
     return equal(
@@ -132,7 +131,7 @@ def warm_start_error_certificate(
       right: (n,), any.
     """
     sigma = singular_values(theta)[0]
-    inverse = 1 / _nonzero(sigma)
+    inverse = 1 / nonzero(sigma)
     sparse = left + inverse * (step @ right)  # Eq. (9), (10), first sweep
     power = inverse * ((theta + step) @ right)
     return equal(
@@ -140,7 +139,7 @@ def warm_start_error_certificate(
         left - inverse * (theta @ right),
         num_axes=1,
         assumptions_met=sigma > 0,
-        scale=_norm(sparse) + _norm(power),
+        scale=norm(sparse) + norm(power),
     )
 
 
@@ -158,7 +157,7 @@ def wedin_certificate(
     Args:
       theta: (m, n).
       step: (m, n), E.
-      is_printed: without the gap.
+      is_printed: Leave the gap out.
 
     Returns:
       Two certificates: of the left vector and of the right one.
@@ -176,29 +175,21 @@ def wedin_certificate(
     bound = size / jnp.where(is_printed | (gap == 0), 1, gap)
     # A leading vector is known to some units in the last place over its own gap.
     least = jnp.minimum(old_gap, new_gap)
-    floor = 1e-5 * (values[0] + new_values[0]) / _nonzero(least)
+    floor = 1e-5 * (values[0] + new_values[0]) / nonzero(least)
     return at_most(sines, bound, assumptions_met=met, scale=floor)
 
 
 def _tangent(vector: jax.Array, axis: jax.Array) -> jax.Array:
     """Tangent of the angle of a unit vector to a unit axis; infinity at 90 degrees."""
     along = jnp.vdot(vector, axis)
-    across = _norm(vector - along * axis)
+    across = norm(vector - along * axis)
     is_across = jnp.abs(along) <= 64 * jnp.finfo(vector.dtype).eps
-    return jnp.where(is_across, jnp.inf, across / _nonzero(jnp.abs(along)))
+    return jnp.where(is_across, jnp.inf, across / nonzero(jnp.abs(along)))
 
 
 def _sine(vector: jax.Array, axis: jax.Array) -> jax.Array:
-    return _norm(vector - jnp.vdot(vector, axis) * axis)
-
-
-def _norm(vector: jax.Array) -> jax.Array:
-    return jnp.sqrt(jnp.vdot(vector, vector))
+    return norm(vector - jnp.vdot(vector, axis) * axis)
 
 
 def _unit(vector: jax.Array) -> jax.Array:
-    return vector / _nonzero(_norm(vector))
-
-
-def _nonzero(values: jax.Array) -> jax.Array:
-    return jnp.where(values == 0, jnp.ones_like(values), values)
+    return vector / nonzero(norm(vector))

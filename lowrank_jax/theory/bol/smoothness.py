@@ -8,6 +8,7 @@ length.
 import jax
 import jax.numpy as jnp
 
+from lowrank_jax.linalg.norms import nonzero
 from lowrank_jax.theory.bol.spectral import (
     conjugate,
     mirror_map,
@@ -49,8 +50,8 @@ def second_order_certificate(
       theta: (m, n).
       step: (m, n), E.
       rank: k. Static.
-      num_points: on the segment. Static.
-      is_printed: the paper's constant; asks for :math:`\sigma_2>0` too.
+      num_points: Number of points on the segment. Static.
+      is_printed: Take the paper's constant; asks for :math:`\sigma_2>0` too.
     """
     shares = jnp.linspace(0, 1, num_points, dtype=theta.dtype)
     points = theta[None] + shares[:, None, None] * step[None]
@@ -62,10 +63,10 @@ def second_order_certificate(
     spread = singular_values(step)[0] / (num_points - 1)
     floor = 64 * jnp.finfo(theta.dtype).eps * values[:, 0].max()
     is_met = gaps.min() > spread + floor
-    worst = (padded[:, place] / _nonzero(padded[:, place - 1])).max()
+    worst = (padded[:, place] / nonzero(padded[:, place - 1])).max()
     constant = jnp.where(is_printed, 2 * size, jnp.asarray(0.5, theta.dtype))
     is_met = is_met & (jnp.logical_not(is_printed) | (padded[0, 1] > 0))
-    bound = constant * jnp.vdot(step, step) / _nonzero(1 - worst)
+    bound = constant * jnp.vdot(step, step) / nonzero(1 - worst)
     heights = (values[:, :place] ** 2).sum(1) / 2
     slope = jnp.vdot(mirror_map(theta, rank=rank), step)
     remainder = heights[-1] - heights[0] - slope
@@ -92,7 +93,7 @@ def neighbourhood_certificate(theta: jax.Array, step: jax.Array) -> Certificate:
     gap, values = spectral_gap(theta, 1)
     length = singular_values(step)[0]
     room = gap - 2 * length
-    bound = jnp.vdot(step, step) * (values[0] + length) / (2 * _nonzero(room))
+    bound = jnp.vdot(step, step) * (values[0] + length) / (2 * nonzero(room))
     start, end = conjugate(theta), conjugate(theta + step)
     slope = jnp.vdot(mirror_map(theta), step)
     return at_most(
@@ -137,12 +138,12 @@ def schatten_certificate(
       theta: (m, n), not 0.
       step: (m, n), E.
       power: p, at least 2. May be traced.
-      step_power: of the norm of E; None: p. May be traced.
-      is_printed: the gradient of the norm in place of its half square.
+      step_power: Power of the norm of E. None takes p. May be traced.
+      is_printed: Take the gradient of the norm in place of its half square.
     """
     left, values, right = jnp.linalg.svd(theta, full_matrices=False)
     size = _vector_norm(values, power)
-    shares = (values / _nonzero(size)) ** (power - 1)
+    shares = (values / nonzero(size)) ** (power - 1)
     slopes = shares * jnp.where(is_printed & (size > 0), 1, size)
     slope = jnp.vdot((left * slopes[None]) @ right, step)
     end = _vector_norm(singular_values(theta + step), power)
@@ -169,15 +170,11 @@ def _cancelled(
     1e-9 of it are some hundred units in the last place of the numbers that cancel; the
     slope is known to one such unit over the relative gap.
     """
-    condition = sigma / _nonzero(gap)
+    condition = sigma / nonzero(gap)
     return 1e-4 * (start + end + jnp.abs(slope) * condition)
 
 
 def _vector_norm(values: jax.Array, power: float | jax.Array) -> jax.Array:
     largest = values.max()
-    shares = values / _nonzero(largest)
+    shares = values / nonzero(largest)
     return largest * (shares**power).sum() ** (1 / power)
-
-
-def _nonzero(values: jax.Array) -> jax.Array:
-    return jnp.where(values == 0, jnp.ones_like(values), values)

@@ -10,6 +10,7 @@ statement is a function of one problem; `vmap` takes many. Blocks are in
 import jax
 import jax.numpy as jnp
 
+from lowrank_jax.linalg.norms import nonzero, norm
 from lowrank_jax.theory.certificate import Certificate, at_most, equal
 
 __all__ = [
@@ -110,13 +111,13 @@ def gradient_certificate(theta: jax.Array, *, rank: int = 1) -> Certificate:
     weights = mirror_map(theta, rank=rank)
     slope = jax.grad(lambda point: eigen_conjugate(point, rank=rank))(theta)
     # A leading vector is known to some units in the last place over the relative gap.
-    share = jnp.where(is_zero, 1, gap / _nonzero(values[0]))
+    share = jnp.where(is_zero, 1, gap / nonzero(values[0]))
     return equal(
         slope,
         weights,
         num_axes=2,
         assumptions_met=(gap > 0) | is_zero,
-        scale=values[0] / _nonzero(share),
+        scale=values[0] / nonzero(share),
         tolerance=512 * float(jnp.finfo(theta.dtype).eps),
     )
 
@@ -157,7 +158,7 @@ def subgradient_certificate(
 def support_maximiser(weights: jax.Array, *, rank: int = 1) -> jax.Array:
     r"""Return the :math:`\Theta` at which W's biconjugate is attained (DR-B5).
 
-    Its singular vectors are those of W, its values are W's with the tail from some
+    Its singular vectors are W's, its values are W's with the tail from some
     place :math:`k - r` on replaced by :math:`\frac1{r+1}` of its sum; the best r is
     taken.
 
@@ -214,7 +215,7 @@ def biconjugate_certificate(
       weights: (m, n), any rank.
       theta: (m, n).
       rank: k. Static.
-      is_printed: the paper's form, with the spectral norm.
+      is_printed: Take the paper's form, with the spectral norm.
     """
     product = jnp.vdot(weights, theta)
     cost = conjugate(theta, rank=rank)
@@ -257,7 +258,7 @@ def map_scale_certificate(
 
     Args:
       theta: (m, n), not 0.
-      is_printed: unit vectors.
+      is_printed: Take unit vectors.
     """
     left, values, right = jnp.linalg.svd(theta, full_matrices=False)
     scale = jnp.where(is_printed, 1, values[0])
@@ -269,7 +270,7 @@ def map_scale_certificate(
 
 
 def unit_loss_certificate(theta: jax.Array, difference: jax.Array) -> Certificate:
-    r"""BOL-Eq8: on mistakes the loss of the unit pair is at most that of the map.
+    r"""BOL-Eq8: on mistakes the loss of the unit pair is at most the map's.
 
     :math:`[1-s\langle u_1v_1^\top,\Delta\Phi\rangle]_+` grows with s if the product is
     not positive, which it is not on a mistake. So bounds on the loss of
@@ -304,9 +305,9 @@ def slides_certificate(
       left: (m,).
       right: (n,).
       scale: (), c, not 0.
-      is_printed: claim :math:`\frac12\|W\|_F^2` as the least cost.
+      is_printed: Claim :math:`\frac12\|W\|_F^2` as the least cost.
     """
-    lengths = _norm(left), _norm(right)
+    lengths = norm(left), norm(right)
     cost = ((scale * lengths[0]) ** 2 + (lengths[1] / scale) ** 2) / 2
     product = lengths[0] * lengths[1]
     return at_most(jnp.where(is_printed, product * product / 2, product), cost)
@@ -325,11 +326,3 @@ def spectral_gap(theta: jax.Array, rank: int) -> tuple[jax.Array, jax.Array]:
     gap = padded[place - 1] - padded[place]
     floor = 64 * jnp.finfo(values.dtype).eps * values[0]
     return jnp.where(gap > floor, gap, jnp.zeros_like(gap)), values
-
-
-def _norm(vector: jax.Array) -> jax.Array:
-    return jnp.sqrt(jnp.vdot(vector, vector))
-
-
-def _nonzero(values: jax.Array) -> jax.Array:
-    return jnp.where(values == 0, jnp.ones_like(values), values)

@@ -13,12 +13,12 @@ Theorem 4.4; the recipe of SBLR-B2):
 .. math:: F(w^k) - F^* \le \frac{2L_k\|w^0 - w^*\|^2}{(k + 1)^2}, \qquad k = 1, 2, \dots
 """
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from lowrank_jax.linalg.norms import norm, row_squares
 from lowrank_jax.models import bilinear_logit, logistic
 from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.streams.matrices import Labelled
@@ -69,14 +69,14 @@ class Steps(NamedTuple):
 def squared_steps(sweeps: Sweeps) -> Steps:
     """Return the squared lengths of the steps of each sweep."""
     bias = sweeps.params.bias
-    left = _squares(jnp.diff(sweeps.params.left, axis=0))
-    right = _squares(jnp.diff(sweeps.params.right, axis=0))
+    left = row_squares(jnp.diff(sweeps.params.left, axis=0))
+    right = row_squares(jnp.diff(sweeps.params.right, axis=0))
     return Steps(
         left=left,
         right=right,
-        first=_squares(sweeps.half_bias - bias[:-1]),
-        second=_squares(bias[1:] - sweeps.half_bias),
-        whole=left + right + _squares(jnp.diff(bias, axis=0)),
+        first=row_squares(sweeps.half_bias - bias[:-1]),
+        second=row_squares(bias[1:] - sweeps.half_bias),
+        whole=left + right + row_squares(jnp.diff(bias, axis=0)),
     )
 
 
@@ -92,7 +92,7 @@ def decrease_certificate(
     its square. Sweeps whose steps have sunk into the rounding errors of F are silent.
 
     Args:
-      sweeps: the run.
+      sweeps: The run.
       least_constant: :math:`L_{\min}`, not above any constant of the run.
     """
     steps = squared_steps(sweeps)
@@ -116,7 +116,7 @@ def tight_decrease_certificate(
     Attained where the loss bends by L along the step.
 
     Args:
-      sweeps: the run.
+      sweeps: The run.
       left_modulus: :math:`\mu_2`.
       right_modulus: :math:`\nu_2`.
     """
@@ -142,7 +142,7 @@ def move_decrease_certificate(
     by Eq17 and `split_certificate`.
 
     Args:
-      sweeps: the run.
+      sweeps: The run.
       least_constant: :math:`L_{\min}`.
     """
     steps = squared_steps(sweeps)
@@ -183,7 +183,7 @@ def square_sum_certificate(sweeps: Sweeps, factor: float | jax.Array) -> Certifi
     The proof of Theorem 4.1 prints c = 1; what Eq17 gives is :math:`L_{\min}/2`.
 
     Args:
-      sweeps: the run.
+      sweeps: The run.
       factor: c.
 
     Returns:
@@ -206,14 +206,14 @@ def optimality_certificate(
     .. math:: \nabla_U\ell(W^k) - \nabla_U\ell(W^{k-1}) - L_u\Delta U
        \in \partial_U F(W^k)
 
-    and likewise, from :math:`(U^k, V^{k-1}, \hat b^k)`, in V and in b with :math:`L_v`
+    and so, from :math:`(U^k, V^{k-1}, \hat b^k)`, in V and in b with :math:`L_v`
     (the paper's :math:`L_b^k`). The distance of 0 from the subdifferential is at most
     the length of this subgradient, and equal to it where the penalties are smooth.
     Sweeps whose subgradient has sunk into rounding errors are silent.
 
     Args:
-      sweeps: the run.
-      labelled: the data.
+      sweeps: The run.
+      labelled: The data.
       stationarity: (num_sweeps,) :math:`\operatorname{dist}(0, \partial F(W^k))`.
     """
 
@@ -228,7 +228,7 @@ def optimality_certificate(
             after.right - between.right - in_v * (new.right - old.right),
             after.bias - between.bias - in_v * (new.bias - half),
         )
-        return _norm(parts)
+        return norm(*parts)
 
     found = jax.vmap(length)(
         *_ends(sweeps), sweeps.half_bias, sweeps.left_constant, sweeps.right_constant
@@ -250,8 +250,8 @@ def subgradient_certificate(
     between the two iterates, :math:`L_{\max}` the larger constant of the sweep.
 
     Args:
-      sweeps: the run.
-      labelled: the data.
+      sweeps: The run.
+      labelled: The data.
       stationarity: (num_sweeps,).
     """
     old, new = _ends(sweeps)
@@ -276,7 +276,7 @@ def fista_certificate(
 
     Args:
       objectives: (num_iterations,) :math:`F(w^k)`, from k = 1, without restart.
-      lipschitz: the constant, or the one of each iteration (num_iterations,).
+      lipschitz: Constant, or constants of each iteration (num_iterations,).
       distance_squared: :math:`\|w^0 - w^*\|^2`, offsets included.
       optimum: :math:`F(w^*)`.
 
@@ -315,7 +315,7 @@ def _at_most_slope(
 ) -> Certificate:
     """Decide `stationarity <= bound`, both with the rounding errors of gradients."""
     old, new = _ends(sweeps)
-    sizes = 1 + jax.vmap(_norm)(old) + jax.vmap(_norm)(new)
+    sizes = 1 + jax.vmap(norm)(*old) + jax.vmap(norm)(*new)
     sizes = sizes * (1 + sweeps.left_constant + sweeps.right_constant)
     x = labelled.x
     sizes = sizes * (1 + labelled.weights @ jnp.sqrt((x * x).sum((1, 2))))
@@ -340,12 +340,3 @@ def _ends(sweeps: Sweeps) -> tuple[Params, Params]:
         jax.tree.map(lambda part: part[:-1], sweeps.params),
         jax.tree.map(lambda part: part[1:], sweeps.params),
     )
-
-
-def _norm(parts: Iterable[jax.Array]) -> jax.Array:
-    return jnp.sqrt(sum((part * part).sum() for part in parts))
-
-
-def _squares(moves: jax.Array) -> jax.Array:
-    """Return the sum of squares over all but the first axis."""
-    return (moves * moves).sum(tuple(range(1, moves.ndim)))

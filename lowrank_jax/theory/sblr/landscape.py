@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from lowrank_jax.linalg import penalties
+from lowrank_jax.linalg.norms import norm, row_squares
 from lowrank_jax.linalg.penalties import Penalty
 from lowrank_jax.models import bilinear_logit, logistic
 from lowrank_jax.models.bilinear_logit import Params
@@ -84,7 +85,7 @@ def start_certificate(params: Params, labelled: Labelled) -> Certificate:
 
     Args:
       params: U and V with orthonormal columns.
-      labelled: two classes.
+      labelled: Data of two classes.
 
     Returns:
       The largest decrease there is against the decrease of this start.
@@ -102,13 +103,13 @@ def zero_certificate(params: Params, labelled: Labelled) -> Certificate:
 
     .. math:: \|\nabla_U\ell\|_F \le \sum_i\omega_i|g_i|\sigma_1(X_i)\,\|V\|_F
 
-    and likewise in V: where U = V = 0 both gradients are 0, whatever the data, and with
+    and so in V: where U = V = 0 both gradients are 0, whatever the data, and with
     an elastic net 0 is stationary. Never start there. Silent where all
     :math:`g_i` have sunk into rounding errors.
 
     Args:
-      params: any point.
-      labelled: the data, m classes.
+      params: Any point.
+      labelled: The data, m classes.
 
     Returns:
       (2, m), in U and in V.
@@ -118,8 +119,8 @@ def zero_certificate(params: Params, labelled: Labelled) -> Certificate:
     largest = jnp.linalg.svd(labelled.x, compute_uv=False)[:, 0]
     pull = jnp.einsum("nc,n->c", rest, largest)
     slope = jax.grad(_loss)(params, labelled)
-    observed = jnp.stack([_lengths(slope.left), _lengths(slope.right)])
-    sizes = jnp.stack([_lengths(params.right), _lengths(params.left)])
+    observed = jnp.sqrt(jnp.stack([row_squares(slope.left), row_squares(slope.right)]))
+    sizes = jnp.sqrt(jnp.stack([row_squares(params.right), row_squares(params.left)]))
     most = labelled.weights @ largest  # 1 - p has the rounding errors of 1
     rounding = 100 * float(jnp.finfo(pull.dtype).eps)
     return at_most(
@@ -150,10 +151,10 @@ def level_set_certificate(
     if both blocks are penalised and both labels are there; silent otherwise.
 
     Args:
-      params: a point of two classes.
-      labelled: the data.
-      strengths: of the penalties.
-      level: f, at least F(params); None takes just that.
+      params: A point of two classes.
+      labelled: The data.
+      strengths: Strengths of the penalties.
+      level: f, at least F(params). None takes F(params).
 
     Returns:
       (3,): of U, V and b.
@@ -167,7 +168,7 @@ def level_set_certificate(
     positive = labelled.weights @ labelled.targets[:, 0]
     rarer = jnp.minimum(positive, labelled.weights.sum() - positive)
     far = largest.max() * left * right + level / rarer
-    observed = (_length(params.left), _length(params.right), _length(params.bias))
+    observed = norm(params.left), norm(params.right), norm(params.bias)
     is_met = (mu1 + mu2 > 0) & (nu1 + nu2 > 0) & (rarer > 0)
     is_met &= value <= level * (1 + 1e-9)
     bound = jnp.stack([left, right, far])
@@ -179,17 +180,17 @@ def loss_norm_certificate(params: Params, labelled: Labelled) -> Certificate:
 
     .. math:: -\log(e^\ell - 1) \le \max_i\sigma_1(X_i)\,\|U\|_F\|V\|_F + |b|
 
-    as the best of all margins is at least that of the mean loss. A run without penalty
+    as the best of all margins is at least the mean loss's. A run without penalty
     whose loss falls to 0 therefore runs away, and Theorems 4.1 to 4.3 are silent. So
     is this where the loss has sunk into rounding errors.
 
     Args:
-      params: a point of two classes.
-      labelled: the data, all weights positive.
+      params: A point of two classes.
+      labelled: The data, all weights positive.
     """
     largest = jnp.linalg.svd(labelled.x, compute_uv=False)[:, 0].max()
-    size = largest * _length(params.left) * _length(params.right)
-    size = size + _length(params.bias)
+    size = largest * norm(params.left) * norm(params.right)
+    size = size + norm(params.bias)
     value = _loss(params, labelled)
     is_seen = value > 1e6 * jnp.finfo(size.dtype).eps * (1 + size)
     least = -jnp.log(jnp.expm1(jnp.where(is_seen, value, 1)))
@@ -207,10 +208,10 @@ def minimum_certificate(
     :math:`F(U/c, cV, b) < F`; nor where a label is missing, for then the offset grows.
 
     Args:
-      params: the solution that is claimed.
-      other: the other point.
-      labelled: the data.
-      strengths: of the penalties.
+      params: The solution that is claimed.
+      other: The other point.
+      labelled: The data.
+      strengths: Strengths of the penalties.
     """
     value = objective(params, labelled, strengths)
     return at_most(value, objective(other, labelled, strengths))
@@ -230,10 +231,10 @@ def balance_certificate(
     at a stationary point; silent elsewhere.
 
     Args:
-      params: a point.
-      labelled: the data.
-      strengths: of the penalties.
-      tolerance: on the distance from stationary and on the identity. Static.
+      params: A point.
+      labelled: The data.
+      strengths: Strengths of the penalties.
+      tolerance: Tolerance on the distance from stationary and on the identity. Static.
     """
     left, right = _gains(params, strengths)
     is_met = stationarity(params, labelled, strengths) <= tolerance / 10
@@ -254,9 +255,9 @@ def balance_bound_certificate(
     v_j, g_v\rangle` for every subgradient g. At a stationary point it is the identity.
 
     Args:
-      params: a point.
-      labelled: the data.
-      strengths: of the penalties.
+      params: A point.
+      labelled: The data.
+      strengths: Strengths of the penalties.
     """
     left, right = _gains(params, strengths)
     squares = (params.left**2).sum(1) + (params.right**2).sum(1)
@@ -279,8 +280,8 @@ def steepness_certificate(
 
     Args:
       params: W, near the minimiser.
-      labelled: the data.
-      strengths: without absolute values, which this does not speak of.
+      labelled: The data.
+      strengths: Strengths without absolute values; others are not judged.
       least: :math:`F(\bar W)`; silent where the step would go below.
     """
     dtype = params.left.dtype
@@ -312,9 +313,9 @@ def factored_certificate(
     orthogonal columns. So F never goes below the minimum with the nuclear norm.
 
     Args:
-      params: any factors.
-      labelled: the data.
-      strengths: with or without absolute values.
+      params: Any factors.
+      labelled: The data.
+      strengths: Strengths with or without absolute values.
     """
     matrices = bilinear_logit.weight_matrices(params)
     bound = objective(params, labelled, strengths)
@@ -339,12 +340,12 @@ def global_minimum_certificate(
     :math:`UV^\top`. Silent where `bilinear.global_certificate` does not certify.
 
     Args:
-      params: where a run has ended.
-      labelled: the data.
-      strengths: without absolute values.
+      params: Point where a run has ended.
+      labelled: The data.
+      strengths: Strengths without absolute values.
       weights: (m, s, t) :math:`W'`.
       bias: (m,) :math:`b'`.
-      tolerance: of stationarity, and on the two sides. Static.
+      tolerance: Tolerance on stationarity and on the two sides. Static.
     """
     mu1, mu2, nu1, nu2 = strengths
     found = limits.global_certificate(params, labelled, mu2, nu2, tolerance=tolerance)
@@ -389,12 +390,3 @@ def _radius(level: jax.Array, l1: jax.Array, l2: jax.Array) -> jax.Array:
     by_l1 = jnp.where(l1 > 0, level / jnp.where(l1 > 0, l1, 1), jnp.inf)
     by_l2 = jnp.sqrt(2 * level / jnp.where(l2 > 0, l2, 1))
     return jnp.minimum(by_l1, jnp.where(l2 > 0, by_l2, jnp.inf))
-
-
-def _length(part: jax.Array) -> jax.Array:
-    return jnp.linalg.norm(part.reshape(-1))
-
-
-def _lengths(factors: jax.Array) -> jax.Array:
-    """Return the Frobenius norm of the factors of each class: (m,)."""
-    return jnp.sqrt((factors * factors).sum((1, 2)))

@@ -24,7 +24,6 @@ __all__ = [
     "Assumptions",
     "GlobalCertificate",
     "assumptions",
-    "balance_residual",
     "fixed_sweep",
     "global_certificate",
     "observed_rate",
@@ -47,8 +46,8 @@ def fixed_sweep(
     """Make one sweep with constants that are given (SBLR-Eq7).
 
     Args:
-      params: where it begins.
-      labelled: the data.
+      params: Point where the sweep begins.
+      labelled: The data.
       left_penalty: r_1.
       right_penalty: r_2.
       left_constant: L_u.
@@ -83,8 +82,8 @@ def support_sweep(
     """Write one sweep with fixed constants (SBLR-Eq7) on the entries that are not 0.
 
     Args:
-      params: the limit; its zeros stay zero.
-      labelled: the data.
+      params: The limit; its zeros stay zero.
+      labelled: The data.
       left_penalty: r_1, with a prox that is differentiable on the support.
       right_penalty: r_2.
       left_constant: L_u.
@@ -127,14 +126,14 @@ def sweep_jacobian_rate(
     where the support is small, else by Arnoldi's iteration on products with it.
 
     Args:
-      sweep: one iteration with fixed constants, on the active support.
-      limit: its fixed point, a vector.
-      num_symmetries: eigenvalues to leave out from the top. A direction along which
+      sweep: One iteration with fixed constants, on the active support.
+      limit: Fixed point of the sweep, a vector.
+      num_symmetries: Eigenvalues to leave out from the top. A direction along which
         the objective is constant has the eigenvalue 1 and is not contracted: with a
         ridge alone :math:`(UQ, VQ)` costs the same for each rotation Q, which makes
-        r(r - 1)/2 of them a class.
-      max_dense: the largest support whose Jacobian is formed.
-      num_steps: of Arnoldi's iteration, at most the size of the support.
+        r(r - 1)/2 of them per class.
+      max_dense: The largest support whose Jacobian is formed.
+      num_steps: Steps of Arnoldi's iteration, at most the size of the support.
     """
     push = jax.jit(lambda tangent: jax.jvp(sweep, (limit,), (tangent,))[1])
     if limit.size <= max_dense:
@@ -173,7 +172,7 @@ def observed_rate(distances: np.ndarray, *, floor: float | None = None) -> float
     distances reach the floor, where rounding takes over.
 
     Args:
-      distances: (num_iterations,) to the true limit. Distances to the last iterate
+      distances: (num_iterations,) Distances to the limit. Distances to the last iterate
         fall ever faster near their end, which says nothing of the run (SBLR-R4.3).
       floor: None takes 1e-10 of the largest distance in double precision, 1e-4 of it
         in single.
@@ -195,7 +194,7 @@ def observed_rate(distances: np.ndarray, *, floor: float | None = None) -> float
 
 
 class GlobalCertificate(NamedTuple):
-    """Whether a point is a global minimum of the problem with ridges."""
+    """Evidence that a point is a global minimum of the problem with ridges."""
 
     certificate: Certificate  # sigma_1 of the gradient in W against sqrt(mu_2 nu_2)
     sigma_1: jax.Array  # (m,)  for each class
@@ -222,11 +221,11 @@ def global_certificate(
     minimum of both; else the rank is too small, or it is a saddle.
 
     Args:
-      params: where the run has ended.
-      labelled: the data.
+      params: Point where the run has ended.
+      labelled: The data.
       left_l2: :math:`\mu_2`.
       right_l2: :math:`\nu_2`.
-      tolerance: on the distance from stationary, and on the slack relative to the
+      tolerance: Bound on the distance from stationary, and on the slack relative to the
         bound. Static.
     """
     x, targets, weights = labelled[:3]
@@ -258,7 +257,7 @@ def global_certificate(
 
 
 class Assumptions(NamedTuple):
-    """Whether Theorems 4.1 to 4.3 say something about a run."""
+    """The assumptions of Theorems 4.1 to 4.3, as a run meets them."""
 
     is_regularised: bool  # mu_1 + mu_2 > 0 and nu_1 + nu_2 > 0
     has_all_classes: bool  # each class has a matrix of positive weight
@@ -281,8 +280,8 @@ def assumptions(
     scaled up for ever: the infimum 0 is not attained, and the theorems are silent.
 
     Args:
-      params: where the run has ended.
-      labelled: the data.
+      params: Point where the run has ended.
+      labelled: The data.
       left_strength: mu_1 + mu_2.
       right_strength: nu_1 + nu_2.
     """
@@ -316,27 +315,3 @@ def assumptions(
             "whether the iterates stay bounded is not known."
         )
     return Assumptions(is_regularised, has_all_classes, is_separated, hold, words)
-
-
-def balance_residual(
-    params: Params, left_penalty: Penalty, right_penalty: Penalty
-) -> jax.Array:
-    r"""Return by how much each column misses the balance identity (DR-S4): (m, r).
-
-    At a stationary point :math:`\langle u_j, \partial r_1\rangle = \langle v_j,
-    \partial r_2\rangle` for every column: each is what the penalty gains when its
-    column alone is scaled up, and the loss does not tell one factor from the other.
-
-    Args:
-      params: U, V and b.
-      left_penalty: r_1.
-      right_penalty: r_2.
-    """
-
-    def gain(penalty: Penalty, factors: jax.Array) -> jax.Array:
-        def scaled(share: jax.Array) -> jax.Array:
-            return penalty.value(factors * (1 + share[:, None, :]))
-
-        return jax.grad(scaled)(jnp.zeros_like(factors[:, 0]))
-
-    return gain(left_penalty, params.left) - gain(right_penalty, params.right)

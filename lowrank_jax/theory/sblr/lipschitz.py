@@ -16,6 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lowrank_jax.linalg.norms import norm
 from lowrank_jax.models import bilinear_logit, lipschitz, logistic
 from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.streams.matrices import Labelled
@@ -81,8 +82,8 @@ def gradient_certificate(
     moves = bilinear_logit.block_scores(features, *move)
     change = weights[:, None] * share_change(scores, moves)  # (n, m)
     in_factors = jnp.einsum("mnrs,nm->msr", features, change)
-    observed = _length(in_factors, change.sum(0))
-    return at_most(observed, _RULES[rule](features, weights) * _length(*move))
+    observed = norm(in_factors, change.sum(0))
+    return at_most(observed, _RULES[rule](features, weights) * norm(*move))
 
 
 def lemma_excess_certificate(features: jax.Array, weights: jax.Array) -> Certificate:
@@ -111,7 +112,7 @@ def lemma_excess_certificate(features: jax.Array, weights: jax.Array) -> Certifi
 def share_certificate(
     scores: jax.Array, moves: jax.Array, constant: float | jax.Array
 ) -> Certificate:
-    r"""Compare the change of one share with that of the scores: (n, m).
+    r"""Compare the change of one share with the change of the scores: (n, m).
 
     .. math:: |p_c(z + d) - p_c(z)| \le \text{constant}\cdot\|d\|
 
@@ -121,7 +122,7 @@ def share_certificate(
     Args:
       scores: (n, m) z.
       moves: (n, m) d.
-      constant: of the inequality.
+      constant: Constant of the inequality.
     """
     lengths = jnp.sqrt((moves * moves).sum(1, keepdims=True))
     bound = jnp.asarray(constant, scores.dtype) * lengths
@@ -161,12 +162,12 @@ def joint_constant(labelled: Labelled, params: Params, other: Params) -> jax.Arr
        + 1\big) + \sum_i\omega_i\sigma_1(X_i)
 
     with the larger of the two ends for each norm, which is convex on the segment. It
-    holds for every segment whose factors lie between those of the two ends.
+    holds for every segment whose factors lie between the factors of the two ends.
 
     Args:
-      labelled: the data.
-      params: one end.
-      other: the other end.
+      labelled: The data.
+      params: One end.
+      other: The other end.
     """
     x, weights = labelled.x, labelled.weights
     sizes = jnp.maximum(_right_squares(x, params), _right_squares(x, other))
@@ -182,7 +183,7 @@ def joint_certificate(labelled: Labelled, params: Params, other: Params) -> Cert
     .. math:: \|\nabla\ell(W) - \nabla\ell(W')\| \le L_G\,\|W - W'\|_F
 
     Args:
-      labelled: the data.
+      labelled: The data.
       params: W.
       other: W'.
     """
@@ -192,8 +193,8 @@ def joint_certificate(labelled: Labelled, params: Params, other: Params) -> Cert
         return logistic.loss(scores, labelled.targets, labelled.weights)
 
     one, two = jax.grad(loss)(params), jax.grad(loss)(other)
-    change = _length(*jax.tree.map(jnp.subtract, one, two))
-    move = _length(*jax.tree.map(jnp.subtract, params, other))
+    change = norm(*jax.tree.map(jnp.subtract, one, two))
+    move = norm(*jax.tree.map(jnp.subtract, params, other))
     # The gradients are sums, which may cancel, of residuals times (X V, X^T U, 1).
     lengths = [
         jnp.sqrt(_right_squares(labelled.x, end) + _left_squares(labelled.x, end) + 1)
@@ -241,7 +242,3 @@ def _left_squares(x: jax.Array, params: Params) -> jax.Array:
     """Return the squared norms of X^T U: (n, m)."""
     found = jnp.einsum("nst,csr->nctr", x, params.left)
     return (found * found).sum((2, 3))
-
-
-def _length(*parts: jax.Array) -> jax.Array:
-    return jnp.sqrt(sum((part * part).sum() for part in parts))

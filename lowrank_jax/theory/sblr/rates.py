@@ -175,7 +175,7 @@ def kurdyka_certificate(
     .. math:: (F(W^k) - \bar F)^\theta \le C\operatorname{dist}(0, \partial F(W^k))
 
     Args:
-      gaps: (num_points,) positive.
+      gaps: (num_points,) Positive gaps.
       stationarity: (num_points,).
       exponent: :math:`\theta`.
       constant: C.
@@ -193,8 +193,8 @@ def superlinear_certificate(points: np.ndarray, limit: np.ndarray) -> Certificat
     last iterate must come to 0 whatever the run does.
 
     Args:
-      points: (num_iterations, size) a run that is not yet at rounding.
-      limit: (size,) its true limit.
+      points: (num_iterations, size) Run that has not yet come down to rounding.
+      limit: (size,) True limit of the run.
     """
     to_limit = np.linalg.norm(points - limit, axis=1)
     to_last = np.linalg.norm(points[:-1] - points[-1], axis=1)
@@ -205,14 +205,14 @@ def superlinear_certificate(points: np.ndarray, limit: np.ndarray) -> Certificat
 def steady_rate_certificate(
     points: np.ndarray, limit: np.ndarray, *, tolerance: float = 0.01
 ) -> Certificate:
-    """Compare the contraction of the last tenth with that of the tenth before it.
+    """Compare the contraction of the last tenth with the tenth before it.
 
     Against the true limit the two are equal: the rate is linear (SBLR-R4.3).
 
     Args:
-      points: (num_iterations, size) a run that is not yet at rounding.
-      limit: (size,) its true limit.
-      tolerance: relative.
+      points: (num_iterations, size) Run that has not yet come down to rounding.
+      limit: (size,) True limit of the run.
+      tolerance: Relative tolerance.
     """
     to_limit = np.linalg.norm(points - limit, axis=1)
     tenth = len(to_limit) // 10
@@ -235,11 +235,11 @@ def rate_certificate(
     has not died away against the first, to 1 %, when the observed window opens.
 
     Args:
-      points: (num_iterations, size) of a run with fixed constants.
-      limit: (size,) of that run; the last entry, the offset, counts as not 0.
-      jacobian: (size, size) of one sweep with these constants, at the limit.
-      num_symmetries: eigenvalues to leave out from the top.
-      tolerance: relative.
+      points: (num_iterations, size) Run with fixed constants.
+      limit: (size,) Limit of the run. The last entry, the offset, counts as not 0.
+      jacobian: (size, size) Jacobian of one sweep with these constants, at the limit.
+      num_symmetries: Eigenvalues to leave out from the top.
+      tolerance: Relative tolerance.
     """
     is_free = limit != 0
     is_free[-1] = True

@@ -14,6 +14,7 @@ sides are equal if X is the solution, and only then.
 import jax
 import jax.numpy as jnp
 
+from lowrank_jax.linalg.norms import square
 from lowrank_jax.linalg.ties import tied_objective
 from lowrank_jax.theory.certificate import Certificate, at_most
 
@@ -53,16 +54,16 @@ def prox_certificate(
       strength: s.
       penalty: ``"nuclear"``, ``"frobenius"`` or ``"squared_frobenius"``. Static.
       quadratic: q, positive. Static.
-      tolerance: as of `at_most`.
+      tolerance: See `at_most`.
 
     Returns:
       The objective of X, over 2q, against a lower bound on its minimum.
     """
     threshold = jnp.asarray(strength, matrix.dtype) / (2 * quadratic)
     multiplier = matrix - found
-    objective = _square(multiplier) / 2 + threshold * _penalty(penalty, found)
+    objective = square(multiplier) / 2 + threshold * _penalty(penalty, found)
     if penalty == "squared_frobenius":
-        conjugate = _square(multiplier) / (2 * jnp.where(threshold > 0, threshold, 1))
+        conjugate = square(multiplier) / (2 * jnp.where(threshold > 0, threshold, 1))
         multiplier = jnp.where(threshold > 0, multiplier, 0)
         conjugate = jnp.where(threshold > 0, conjugate, 0)
     else:
@@ -70,8 +71,8 @@ def prox_certificate(
         share = jnp.minimum(1, threshold / jnp.where(size > 0, size, 1))
         multiplier = jnp.where(size > threshold, share, 1) * multiplier
         conjugate = jnp.zeros_like(threshold)
-    bound = jnp.vdot(multiplier, matrix) - _square(multiplier) / 2 - conjugate
-    scale = _square(matrix)
+    bound = jnp.vdot(multiplier, matrix) - square(multiplier) / 2 - conjugate
+    scale = square(matrix)
     unit = 100 * jnp.finfo(matrix.dtype).eps
     objective, bound = (  # what is lost in the rounding of Z is 0
         jnp.where(jnp.abs(part) > unit * scale, part, 0) for part in (objective, bound)
@@ -91,10 +92,10 @@ def prox_growth_certificate(
       matrix: (m, n) Z.
       found: (m, n) X.
       other: (m, n) Y.
-      strength: the threshold.
+      strength: The threshold.
     """
-    least = tied_objective(found, matrix, strength) + _square(other - found) / 2
-    scale = _square(matrix) + _square(other)
+    least = tied_objective(found, matrix, strength) + square(other - found) / 2
+    scale = square(matrix) + square(other)
     return at_most(least, tied_objective(other, matrix, strength), scale=scale)
 
 
@@ -109,12 +110,12 @@ def non_expansive_certificate(
     Args:
       one: (m, n) A.
       other: (m, n) B.
-      found_one: (m, n) where A goes.
-      found_other: (m, n) where B goes.
+      found_one: (m, n) Image of A.
+      found_other: (m, n) Image of B.
     """
     moved, apart = found_one - found_other, one - other
-    size = jnp.sqrt(jnp.maximum(_square(one), _square(other)) * _square(apart))
-    return at_most(_square(moved), jnp.vdot(apart, moved), scale=size)
+    size = jnp.sqrt(jnp.maximum(square(one), square(other)) * square(apart))
+    return at_most(square(moved), jnp.vdot(apart, moved), scale=size)
 
 
 def splitting_certificate(
@@ -154,9 +155,9 @@ def splitting_certificate(
       gaps: (T,) :math:`F(H_t) - F(H')`, or a smaller number; (T,) of the best so far or
         of the running average are such for the mean, with `step_sizes` as they are.
       step_sizes: (T,).
-      gradient_squares: (T,) squared Frobenius norms.
+      gradient_squares: (T,) Squared Frobenius norms.
       distance_squared: :math:`\|H_1 - H'\|^2`.
-      scale: size of the objectives, whose rounding the gaps carry.
+      scale: Size of the objectives, whose rounding the gaps carry.
 
     Returns:
       (T,): for each T the gap given against the bound on the mean.
@@ -185,11 +186,11 @@ def rate_certificate(
     .. math:: \frac{\|H'\|^2/c + c\,G^2(1 + \ln T)}{4(\sqrt{T + 1} - 1)}.
 
     Args:
-      gaps: (T,) as there.
+      gaps: (T,) See `splitting_certificate`.
       step_size: c.
       gradient_square: :math:`G^2`, at least every squared norm.
-      distance_squared: as there.
-      scale: as there.
+      distance_squared: See `splitting_certificate`.
+      scale: See `splitting_certificate`.
     """
     dtype = gaps.dtype
     t = jnp.arange(1, gaps.shape[0] + 1).astype(dtype)
@@ -225,10 +226,10 @@ def duality_certificate(
     :math:`-\tau\|H\|_*`.
 
     Args:
-      gradient: (m, n) a mean of subgradients of the sum of hinges.
-      cost: () the same mean of their Hamming costs.
+      gradient: (m, n) A mean of subgradients of the sum of hinges.
+      cost: () Mean of their Hamming costs, with the same weights.
       strength: tau.
-      objective: () the objective at some matrix, any.
+      objective: () Objective at any matrix.
     """
     sigma_1 = jnp.linalg.svd(gradient, compute_uv=False)[0]
     tau = jnp.asarray(strength, gradient.dtype)
@@ -243,9 +244,9 @@ def tied_certificate(
     r"""Decide whether a tied matrix is optimal in the tied problem (SMM-X2).
 
     Args:
-      objective: of the tied matrix, :math:`\frac12\|X - Z\|^2 + \tau\|X\|_*`.
-      least: a lower bound on the minimum, or the objective of a better matrix.
-      tolerance: of the method that found the matrix.
+      objective: Objective of the tied matrix, :math:`\frac12\|X - Z\|^2 + \tau\|X\|_*`.
+      least: A lower bound on the minimum, or the objective of a better matrix.
+      tolerance: Tolerance of the method that found the matrix.
     """
     return at_most(objective, least, tolerance=tolerance)
 
@@ -263,14 +264,14 @@ def smoothing_certificate(
     N at most :math:`|Y|^T` paths; equal on the right where all paths score the same.
 
     Args:
-      loss: () sum of hinges.
-      smoothed: () sum of smoothed hinges.
+      loss: () Sum of hinges.
+      smoothed: () Sum of smoothed hinges.
       smoothing: mu.
       num_letters: T, of all words.
       num_outputs: :math:`|Y|`, candidates of a letter at most.
 
     Returns:
-      (2,): hinge against smoothed loss, and the excess of the latter.
+      (2,): hinge against smoothed loss, and the excess of the smoothed loss.
     """
     dtype = loss.dtype
     outputs = jnp.log(jnp.asarray(num_outputs, dtype))
@@ -299,30 +300,26 @@ def smoothness_certificate(
     Args:
       one: (m, n).
       other: (m, n).
-      gradient_one: (m, n) of the smoothed loss.
-      gradient_other: (m, n).
+      gradient_one: (m, n) Gradient of the smoothed loss at `one`.
+      gradient_other: (m, n) Gradient at `other`.
       smoothing: mu.
-      path_squares: (num_words,) the squares, with their factor, of either constant.
+      path_squares: (num_words,) Squares of either constant, with their factor.
     """
     constant = path_squares.sum() / jnp.asarray(smoothing, one.dtype)
-    observed = jnp.sqrt(_square(gradient_one - gradient_other))
-    bound = constant * jnp.sqrt(_square(one - other))
-    scale = jnp.sqrt(_square(gradient_one))
+    observed = jnp.sqrt(square(gradient_one - gradient_other))
+    bound = constant * jnp.sqrt(square(one - other))
+    scale = jnp.sqrt(square(gradient_one))
     return at_most(observed, bound, scale=scale)
-
-
-def _square(matrix: jax.Array) -> jax.Array:
-    return jnp.vdot(matrix, matrix)
 
 
 def _penalty(penalty: str, matrix: jax.Array) -> jax.Array:
     if penalty == "nuclear":
         return jnp.linalg.svd(matrix, compute_uv=False).sum()
-    square = _square(matrix)
-    return jnp.sqrt(square) if penalty == "frobenius" else square / 2
+    total = square(matrix)
+    return jnp.sqrt(total) if penalty == "frobenius" else total / 2
 
 
 def _dual_norm(penalty: str, matrix: jax.Array) -> jax.Array:
     if penalty == "nuclear":
         return jnp.linalg.svd(matrix, compute_uv=False)[0]
-    return jnp.sqrt(_square(matrix))
+    return jnp.sqrt(square(matrix))

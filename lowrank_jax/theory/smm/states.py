@@ -44,7 +44,7 @@ def rank_certificate(matrix: jax.Array, num_states: int | jax.Array) -> Certific
     is at most n; with enough strings and a minimal model it is n.
 
     Args:
-      matrix: (..., |P|, |S|) scores of the strings uv.
+      matrix: (..., |P|, |S|) Scores of the strings uv.
       num_states: n.
     """
     rank = numerical_rank(matrix).astype(matrix.dtype)
@@ -69,13 +69,13 @@ def recovery_certificate(
     :math:`|P| = |S|`, and is right only where P = S.
 
     Args:
-      blocks: of a Hankel matrix of one model; the statement asks that `blocks.empty`
+      blocks: Blocks of one model's Hankel matrix. The statement asks that its `empty`
         has the rank `num_states`.
       num_states: n. Static.
-      strings: (N, L) symbols of strings to score, also ones longer than those of H.
+      strings: (N, L) Symbols of strings to score, also longer than the strings of H.
       lengths: (N,).
-      scores: (N,) the true F of each.
-      is_printed: whether to interchange h_P and h_S, as printed.
+      scores: (N,) True F of each string.
+      is_printed: Interchange h_P and h_S, as printed.
 
     Returns:
       Of the vector of scores, in the Euclidean norm; rounding may grow by the condition
@@ -139,7 +139,7 @@ def realisation_certificate(tensor: jax.Array, ranks: tuple[int, int]) -> Certif
 
     Args:
       tensor: (m, m, m).
-      ranks: of its unfoldings (a|bc) and (ab|c), or more. Static.
+      ranks: Ranks of its unfoldings (a|bc) and (ab|c), or more. Static.
 
     Returns:
       Of the scores of all strings of 0 to 4 symbols, in the Euclidean norm.

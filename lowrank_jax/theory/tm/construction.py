@@ -28,7 +28,7 @@ def merge_modes(params: Params, mode: int) -> Params:
     r"""Make two neighbouring modes one, :math:`q' = \mathrm{vec}(q^d\otimes q^{d+1})`.
 
     Args:
-      params: for each mode (H, n_d), of order 2 or more.
+      params: Vectors of each mode, (H, n_d), of order 2 or more.
       mode: d, from 0; it becomes the faster index of the new mode. Static.
     """
     left, right = params[mode], params[mode + 1]
@@ -47,8 +47,8 @@ def merge_certificate(params: Params, mode: int) -> Certificate:
     its cell; true of each component, and so of any rank.
 
     Args:
-      params: for each mode (H, n_d).
-      mode: of the two to merge, the first. Static.
+      params: Vectors of each mode, (H, n_d).
+      mode: First of the two modes to merge. Static.
     """
     return equal(
         _all_weights(merge_modes(params, mode)), _all_weights(params), num_axes=1
@@ -65,10 +65,10 @@ def arrangement_certificate(
     of such terms is 0 if the arrangement fits.
 
     Args:
-      numbers: (V,) positive.
+      numbers: (V,) Positive numbers.
       arrangements: (K, V) int, each a permutation; number ``arrangements[k, c]`` goes
         to cell c, row by row, and cells from V on are free.
-      sizes: of the table. Static.
+      sizes: Sizes of the table. Static.
 
     Returns:
       The least residual over the arrangements against 0.
@@ -103,7 +103,7 @@ def order_certificate(num_features: jax.Array, parameters: jax.Array) -> Certifi
 
     Args:
       num_features: (...) V.
-      parameters: (..., most) the parameters of D = 1..most.
+      parameters: (..., most) The parameters of D = 1..most.
 
     Returns:
       The fewest of the two orders next to ln V against the fewest of all.
@@ -116,7 +116,7 @@ def order_certificate(num_features: jax.Array, parameters: jax.Array) -> Certifi
 
 
 def padding_certificate(num_features: jax.Array, order: int) -> Certificate:
-    r"""Compare the sizes of least padding with those of the least sum (TM-N2).
+    r"""Compare the sizes of least padding with the sizes of the least sum (TM-N2).
 
     With j of D modes at :math:`n + 1` and the others at n, product and sum both grow
     with j: the least j whose product holds V has the least padding and the least sum.
@@ -148,7 +148,7 @@ def norm_certificate(params: Params) -> Certificate:
     components :math:`\sum_{h,h'}\prod_d\langle w_h^d, w_{h'}^d\rangle`.
 
     Args:
-      params: for each mode (H, n_d).
+      params: Vectors of each mode, (H, n_d).
     """
     whole = _all_weights(params)
     norms = jnp.diagonal(tensor.gram(params, params))
@@ -164,9 +164,9 @@ def change_certificate(params: Params, mode: int, vector: jax.Array) -> Certific
     of the other vectors: the weight of the sub-problem.
 
     Args:
-      params: for each mode (H, n_d); the vector of the first component moves.
+      params: Vectors of each mode, (H, n_d); the vector of the first component moves.
       mode: d, from 0. Static.
-      vector: (n_d,) its new value.
+      vector: (n_d,) New value of the vector.
     """
     moved = tuple(
         part.at[0].set(vector) if d == mode else part for d, part in enumerate(params)
@@ -184,7 +184,7 @@ def mapping_certificate(place: jax.Array, num_cells: int) -> Certificate:
 
     Args:
       place: (V,) int, the cell of each feature.
-      num_cells: at least V. Static.
+      num_cells: Number of cells, at least V. Static.
 
     Returns:
       The number of cells in range that a feature has, against V: they are as many if
@@ -205,8 +205,8 @@ def energy_certificate(sequential: jax.Array, surrogate: jax.Array) -> Certifica
     weights that lie in their cells already need no mapping.
 
     Args:
-      sequential: share of the squared norm in rank 1, features as they come.
-      surrogate: the same of features sorted by their weights.
+      sequential: Share of the squared norm in rank 1, features as they come.
+      surrogate: Share for features sorted by their weights.
     """
     return at_most(sequential, surrogate)
 

@@ -15,11 +15,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lowrank_jax.linalg.norms import dot
 from lowrank_jax.theory.certificate import Certificate, at_most, equal
 
 __all__ = [
     "Subproblem",
     "comparison_certificate",
+    "all_move_certificate",
     "components_certificate",
     "descent_certificate",
     "objective_certificate",
@@ -52,8 +54,8 @@ class Subproblem(NamedTuple):
 def step_value(problem: Subproblem, vector: jax.Array) -> jax.Array:
     """Return J of a vector."""
     moved = vector - problem.centre
-    hinge = jax.nn.relu(problem.residual - _dot(vector, problem.direction))
-    return problem.weight / 2 * _dot(moved, moved) + problem.limit * hinge
+    hinge = jax.nn.relu(problem.residual - dot(vector, problem.direction))
+    return problem.weight / 2 * dot(moved, moved) + problem.limit * hinge
 
 
 def descent_certificate(
@@ -65,7 +67,7 @@ def descent_certificate(
     exceeds 2 (DR-T3); with C/B it never does (DR-T1).
 
     Args:
-      problem: the sub-problem.
+      problem: The sub-problem.
       before: (..., n).
       after: (..., n).
     """
@@ -83,15 +85,15 @@ def comparison_certificate(
     w and all v, with equality along w - c where the step is clipped.
 
     Args:
-      problem: the sub-problem.
+      problem: The sub-problem.
       vector: (..., n) w.
       other: (..., n) v.
     """
     apart = other - vector
-    least = step_value(problem, vector) + problem.weight / 2 * _dot(apart, apart)
-    size = _dot(jnp.abs(other), jnp.abs(problem.direction)) * problem.limit
+    least = step_value(problem, vector) + problem.weight / 2 * dot(apart, apart)
+    size = dot(jnp.abs(other), jnp.abs(problem.direction)) * problem.limit
     # The vector is known to its rounding only, on which the growth has a slope.
-    slope = problem.weight * _dot(jnp.abs(vector), jnp.abs(apart))
+    slope = problem.weight * dot(jnp.abs(vector), jnp.abs(apart))
     scale = _scale(problem) + size + slope
     value = _seen(step_value(problem, other), scale)
     return at_most(_seen(least, scale), value, scale=scale)
@@ -108,14 +110,14 @@ def solution_certificate(problem: Subproblem, vector: jax.Array) -> Certificate:
     is the largest of such bounds.
 
     Args:
-      problem: the sub-problem.
-      vector: (..., n) where the step arrived.
+      problem: The sub-problem.
+      vector: (..., n) Vector after the step.
     """
-    square = _dot(problem.direction, problem.direction)
-    step = _dot(vector - problem.centre, problem.direction)
+    square = dot(problem.direction, problem.direction)
+    step = dot(vector - problem.centre, problem.direction)
     step = step / jnp.where(square > 0, square, 1)
     multiplier = jnp.clip(problem.weight * step, 0, problem.limit)
-    short = problem.residual - _dot(problem.centre, problem.direction)
+    short = problem.residual - dot(problem.centre, problem.direction)
     is_met = problem.weight > 0
     weight = jnp.where(is_met, problem.weight, 1)
     bound = jnp.zeros_like(short)  # of the multiplier 0
@@ -136,8 +138,8 @@ def objective_certificate(
     one vector it is J with the centre g/B and a constant, which DR-T2 minimises.
 
     Args:
-      objectives: (..., S) before the first sub-step and after each.
-      scale: (..., S - 1) size of the terms they are made from.
+      objectives: (..., S) Objective before the first sub-step and after each.
+      scale: (..., S - 1) Size of the terms they are made from.
     """
     return at_most(objectives[..., 1:], objectives[..., :-1], scale=scale)
 
@@ -150,7 +152,7 @@ def rise_certificate(problem: Subproblem, step_size: jax.Array) -> Certificate:
     :math:`a > 2C/B`. For the clipped step a = C this is B > 2.
 
     Args:
-      problem: the sub-problem.
+      problem: The sub-problem.
       step_size: (...) a, positive and no longer than what makes the hinge 0. Steps
         that change J by less than its rounding are not decided.
 
@@ -159,7 +161,7 @@ def rise_certificate(problem: Subproblem, step_size: jax.Array) -> Certificate:
     """
     after = problem.centre + step_size[..., None] * problem.direction
     value, start = (step_value(problem, vector) for vector in (after, problem.centre))
-    square = _dot(problem.direction, problem.direction)
+    square = dot(problem.direction, problem.direction)
     change = step_size * square * (problem.weight * step_size / 2 - problem.limit)
     is_seen = _seen(change, _scale(problem) + start + value, 1e6) != 0
     is_long = step_size > 2 * problem.limit / problem.weight
@@ -175,12 +177,12 @@ def rise_value_certificate(problem: Subproblem, step_size: jax.Array) -> Certifi
     r"""Compare :math:`J(a) - J(0)` with :math:`a\|\phi\|^2(Ba/2 - C)` (DR-T3).
 
     Args:
-      problem: the sub-problem.
+      problem: The sub-problem.
       step_size: (...) a, as of `rise_certificate`.
     """
     after = problem.centre + step_size[..., None] * problem.direction
     value, start = (step_value(problem, vector) for vector in (after, problem.centre))
-    square = _dot(problem.direction, problem.direction)
+    square = dot(problem.direction, problem.direction)
     change = step_size * square * (problem.weight * step_size / 2 - problem.limit)
     scale = _scale(problem) + start + value
     is_seen = _seen(change, scale, 1e6) != 0
@@ -201,13 +203,29 @@ def only_first_certificate(
     so and has length 0. As the first step comes first, only :math:`w_1^1` moves.
 
     Args:
-      before: (D, H, n) all vectors, :math:`w_h^d` at [d, h].
-      after: (D, H, n) after the round.
-      is_clipped: () bool, whether the first step was clipped: then nothing is said.
+      before: (D, H, n) Vectors before the round, :math:`w_h^d` at [d, h].
+      after: (D, H, n) Vectors after the round.
+      is_clipped: () bool, True if the first step was clipped. Then nothing is said.
     """
     is_other = jnp.ones(before.shape[:2], bool).at[0, 0].set(False)[..., None]
     old, new = (jnp.where(is_other, part, 0) for part in (before, after))
     return equal(new, old, num_axes=3, assumptions_met=~is_clipped)
+
+
+def all_move_certificate(
+    before: jax.Array, after: jax.Array, is_met: jax.Array
+) -> Certificate:
+    """Decide whether a round has moved every vector, as TM-Eq6(b) prints.
+
+    A move counts from 1e-9 of the largest entry of all vectors.
+
+    Args:
+      before: (D, H, n) Vectors before the round.
+      after: (D, H, n) Vectors after the round.
+      is_met: () bool, False for a round without a mistake.
+    """
+    moved = jnp.abs(after - before).max(2).min()
+    return at_most(1e-9 * jnp.abs(before).max(), moved, assumptions_met=is_met)
 
 
 def components_certificate(vectors: jax.Array, is_clipped: jax.Array) -> Certificate:
@@ -218,20 +236,16 @@ def components_certificate(vectors: jax.Array, is_clipped: jax.Array) -> Certifi
     the same way as long as every step of a round is clipped.
 
     Args:
-      vectors: (D, H, n) after rounds which began with equal components.
-      is_clipped: () bool, whether each step of these rounds was clipped.
+      vectors: (D, H, n) Vectors after rounds which began with equal components.
+      is_clipped: () bool, True if each step of these rounds was clipped.
     """
     first = jnp.broadcast_to(vectors[:, :1], vectors.shape)
     return equal(vectors, first, num_axes=3, assumptions_met=is_clipped)
 
 
-def _dot(left: jax.Array, right: jax.Array) -> jax.Array:
-    return (left * right).sum(-1)
-
-
 def _scale(problem: Subproblem) -> jax.Array:
     """Return the size of the terms from which the hinge is made."""
-    terms = _dot(jnp.abs(problem.centre), jnp.abs(problem.direction))
+    terms = dot(jnp.abs(problem.centre), jnp.abs(problem.direction))
     return problem.limit * (jnp.abs(problem.residual) + terms)
 
 
@@ -242,8 +256,8 @@ def _seen(value: jax.Array, scale: jax.Array, units: float = 100) -> jax.Array:
 
 
 def _is_before_kink(problem: Subproblem, step_size: jax.Array) -> jax.Array:
-    """Whether the hinge is positive before the step and not passed by it."""
-    square = _dot(problem.direction, problem.direction)
-    short = problem.residual - _dot(problem.centre, problem.direction)
+    """Return True where the hinge is positive and the step does not pass its kink."""
+    square = dot(problem.direction, problem.direction)
+    short = problem.residual - dot(problem.centre, problem.direction)
     is_inside = step_size * square <= short * (1 + 1e-12)
     return (short > 0) & (square > 0) & (step_size > 0) & is_inside

@@ -1,13 +1,10 @@
 """BOL with block-diagonal features: DR-B6."""
 
-import functools
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
-from lowrank_jax.theory.bol import blocks as block_spectral
-from lowrank_jax.verify.bol.curvature import Check, row, steps
+from lowrank_jax.theory.bol import blocks
 from lowrank_jax.verify.bol.matrices import (
     Rng,
     Shape,
@@ -15,19 +12,20 @@ from lowrank_jax.verify.bol.matrices import (
     matrices,
     problems,
     scales,
+    steps,
 )
-from lowrank_jax.verify.statement import Effort, Found
+from lowrank_jax.verify.statement import Certify, Effort, Found, proved
 
-__all__ = ["BLOCKS"]
+__all__: list[str] = []
 
 
-def _lengths(blocks: np.ndarray) -> np.ndarray:
+def _lengths(stacks: np.ndarray) -> np.ndarray:
     """Return the Frobenius norm of each stack: (num, 1, 1)."""
-    return np.linalg.norm(blocks.reshape(len(blocks), -1), axis=1)[:, None, None]
+    return np.linalg.norm(stacks.reshape(len(stacks), -1), axis=1)[:, None, None]
 
 
 def _blocks(rng: Rng, num: int, shape: Shape, parts: int = 3) -> np.ndarray:
-    """Return stacks of blocks of one scale a stack: (num, parts, m, n)."""
+    """Return stacks of blocks of one scale per stack: (num, parts, m, n)."""
     every = matrices(rng, num * parts, shape)
     sizes = np.linalg.norm(every, axis=(1, 2), keepdims=True)
     every = every / np.where(sizes == 0, 1, sizes)
@@ -35,8 +33,14 @@ def _blocks(rng: Rng, num: int, shape: Shape, parts: int = 3) -> np.ndarray:
     return every.reshape(num, parts, *shape) * scales(rng, num)[..., None]
 
 
-def _rescalings(effort: Effort) -> Iterator[Found]:
-    certify = batched(block_spectral.rescaling_certificate)
+@proved(
+    "DR-B6",
+    "(i) least |a|^2 |b|^2 / 2 over rescalings is (sum |W_k|_F)^2 / 2",
+    blocks.rescaling_certificate,
+    "rescaling",
+)
+def _rescalings(certify: Certify, effort: Effort) -> Iterator[Found]:
+    certify = batched(certify)
     for rng, num, shape in problems(effort):
         left, right = (rng.normal(size=(num, 3, side)) for side in shape)
         left = left * scales(rng, num)
@@ -49,48 +53,64 @@ def _rescalings(effort: Effort) -> Iterator[Found]:
         yield Found(certify(left, right, others), f"an empty block {shape}")
 
 
-def _with_power(powers: np.ndarray, function: Callable[..., Any]) -> Callable[..., Any]:
-    return functools.partial(batched(function), power=powers)
+@proved(
+    "DR-B6",
+    "(i) its conjugate is max s1(T_k)^2 / 2, at one block",
+    blocks.block_conjugate_certificate,
+    "group lasso",
+    powers=(1.0,),
+)
+@proved(
+    "DR-B6",
+    "(ii) sum |W_k|_F^2 / 2 <-> sum s1(T_k)^2 / 2, gradient, biconjugate",
+    blocks.block_conjugate_certificate,
+    "separable",
+    powers=(2.0,),
+)
+def _family(
+    certify: Certify, effort: Effort, *, powers: tuple[float, ...]
+) -> Iterator[Found]:
+    """Yield trials of conjugate, subgradient and biconjugate for each q."""
+    for power in powers:
+        for rng, num, shape in problems(effort):
+            case, q = f"q = {power:g} {shape}", np.full(num, power)
+            thetas, others = (_blocks(rng, num, shape) for _ in range(2))
+            best = batched(blocks.block_attained_certificate)(thetas, power=q)
+            yield Found(best, f"best {case}")
+            sizes = _lengths(thetas)
+            left, right = (rng.normal(size=(num, 3, side)) for side in shape)
+            left = left * sizes * 10 ** rng.uniform(-3, 0, (num, 3, 1))
+            found = batched(certify)(left, right, thetas, power=q)
+            yield Found(found, f"any factors {case}")
+            lengths = _lengths(others)
+            others = others * (sizes / np.where(lengths, lengths, 1))[..., None]
+            slope = batched(blocks.block_subgradient_certificate)
+            yield Found(slope(thetas, others, power=q), f"subgradient {case}")
+            least = batched(blocks.block_maximiser)(others, power=q)
+            dual = batched(blocks.block_biconjugate_certificate)
+            yield Found(dual(others, least, power=q), f"maximiser {case}")
+            yield Found(dual(others, thetas, power=q), f"any {case}")
 
 
-def _block_family(powers: tuple[float, ...]) -> Check:
-    """DR-B6: conjugate, subgradient and biconjugate for each q."""
-
-    def check(effort: Effort) -> Iterator[Found]:
-        for power in powers:
-            for rng, num, shape in problems(effort):
-                case = f"q = {power:g} {shape}"
-                certify = functools.partial(_with_power, np.full(num, power))
-                thetas, others = (_blocks(rng, num, shape) for _ in range(2))
-                best = certify(block_spectral.block_attained_certificate)(thetas)
-                yield Found(best, f"best {case}")
-                sizes = _lengths(thetas)
-                left, right = (rng.normal(size=(num, 3, side)) for side in shape)
-                left = left * sizes * 10 ** rng.uniform(-3, 0, (num, 3, 1))
-                conjugate = certify(block_spectral.block_conjugate_certificate)
-                yield Found(conjugate(left, right, thetas), f"any factors {case}")
-                lengths = _lengths(others)
-                others = others * (sizes / np.where(lengths, lengths, 1))[..., None]
-                slope = certify(block_spectral.block_subgradient_certificate)
-                yield Found(slope(thetas, others), f"subgradient {case}")
-                least = certify(block_spectral.block_maximiser)(others)
-                dual = certify(block_spectral.block_biconjugate_certificate)
-                yield Found(dual(others, least), f"maximiser {case}")
-                yield Found(dual(others, thetas), f"any {case}")
-
-    return check
-
-
-def _block_gradient(effort: Effort) -> Iterator[Found]:
+@proved(
+    "DR-B6",
+    "(ii) gradient is blockdiag(s1 u1 v1')",
+    blocks.block_gradient_certificate,
+    "gradient",
+)
+def _gradients(certify: Certify, effort: Effort) -> Iterator[Found]:
     for rng, num, shape in problems(effort):
-        thetas = _blocks(rng, num, shape)
-        found = batched(block_spectral.block_gradient_certificate)(thetas)
-        yield Found(found, f"{shape}")
+        yield Found(batched(certify)(_blocks(rng, num, shape)), f"{shape}")
 
 
-def _block_segments(effort: Effort) -> Iterator[Found]:
-    points = 17 if effort.is_quick else 65
-    function = block_spectral.block_second_order_certificate
+@proved(
+    "DR-B6",
+    "(ii) remainder <= sum |E_k|_F^2 / (2 (1 - s2/s1)) over the blocks",
+    blocks.block_second_order_certificate,
+    "segment",
+)
+def _segments(certify: Certify, effort: Effort) -> Iterator[Found]:
+    certify = batched(certify, num_points=17 if effort.is_quick else 65)
     for rng, num, shape in problems(effort):
         thetas, moves = [], []
         num = num // 3
@@ -102,51 +122,14 @@ def _block_segments(effort: Effort) -> Iterator[Found]:
         touched = np.stack(moves)
         touched[:, ::2, 0] = 0  # a block that the round leaves alone
         for theta, move in zip(thetas, touched, strict=True):
-            found = batched(function, num_points=points)(theta, move)
-            yield Found(found, f"{shape}")
+            yield Found(certify(theta, move), f"{shape}")
 
 
-BLOCKS = (
-    row(
-        "DR-B6",
-        "(i) least |a|^2 |b|^2 / 2 over rescalings is (sum |W_k|_F)^2 / 2",
-        "block_spectral.rescaling_certificate",
-        _rescalings,
-        "rescaling",
-    ),
-    row(
-        "DR-B6",
-        "(i) its conjugate is max s1(T_k)^2 / 2, at one block",
-        "block_spectral.block_conjugate_certificate",
-        _block_family((1.0,)),
-        "group lasso",
-    ),
-    row(
-        "DR-B6",
-        "(ii) sum |W_k|_F^2 / 2 <-> sum s1(T_k)^2 / 2, gradient, biconjugate",
-        "block_spectral.block_conjugate_certificate",
-        _block_family((2.0,)),
-        "separable",
-    ),
-    row(
-        "DR-B6",
-        "(ii) gradient is blockdiag(s1 u1 v1')",
-        "block_spectral.block_gradient_certificate",
-        _block_gradient,
-        "gradient",
-    ),
-    row(
-        "DR-B6",
-        "(ii) remainder <= sum |E_k|_F^2 / (2 (1 - s2/s1)) over the blocks",
-        "block_spectral.block_second_order_certificate",
-        _block_segments,
-        "segment",
-    ),
-    row(
-        "DR-B6",
-        "(iii) (sum |W_k|_F^q)^(2/q) / 2 <-> (sum s1(T_k)^p)^(2/p) / 2",
-        "block_spectral.block_conjugate_certificate",
-        _block_family((1.25, 1.5)),
-        "q and p",
-    ),
+@proved(
+    "DR-B6",
+    "(iii) (sum |W_k|_F^q)^(2/q) / 2 <-> (sum s1(T_k)^p)^(2/p) / 2",
+    blocks.block_conjugate_certificate,
+    "q and p",
 )
+def _between(certify: Certify, effort: Effort) -> Iterator[Found]:
+    return _family(certify, effort, powers=(1.25, 1.5))

@@ -1,13 +1,10 @@
 """BOL: the geometry of its mirror map, statement by statement."""
 
-import functools
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from lowrank_jax.theory.bol import singular_pairs, spectral
-from lowrank_jax.verify.bol.blocks import BLOCKS
-from lowrank_jax.verify.bol.curvature import CURVATURE, Check, row, steps
 from lowrank_jax.verify.bol.matrices import (
     Rng,
     Shape,
@@ -18,49 +15,52 @@ from lowrank_jax.verify.bol.matrices import (
     scales,
     separated,
     shapes,
+    steps,
 )
-from lowrank_jax.verify.statement import Effort, Found
+from lowrank_jax.verify.statement import Certify, Effort, Found, fails, proved
 
-__all__ = ["STATEMENTS"]
-
-
-def _conjugates(rank: int) -> Check:
-    """BOL-P1: any factors, factors near the best, and the best."""
-
-    def check(effort: Effort) -> Iterator[Found]:
-        certify = batched(spectral.conjugate_certificate)
-        for rng, num, shape in problems(effort, rank):
-            thetas = matrices(rng, num, shape)
-            sizes = np.sqrt(np.linalg.norm(thetas, axis=(1, 2), keepdims=True))
-            left, right = (sizes * rng.normal(size=(num, side, rank)) for side in shape)
-            yield Found(certify(left, right, thetas), f"any factors {shape}")
-            u, s, v = np.linalg.svd(thetas, full_matrices=False)
-            noise = 10 ** rng.uniform(-6, 0, (num, 1, 1)) * sizes**2
-            left = u[:, :, :rank] * s[:, None, :rank]
-            left = left + noise * rng.normal(size=left.shape)
-            right = v[:, :rank].transpose(0, 2, 1)
-            yield Found(certify(left, right, thetas), f"near the best {shape}")
-            best = batched(spectral.attained_certificate, rank=rank)(thetas)
-            yield Found(best, f"best {shape}")
-
-    return check
+__all__ = ["biconjugates", "conjugates", "gradients"]
 
 
-def _gradients(rank: int) -> Check:
-    """BOL-P2: against automatic differentiation, and as a subgradient at ties."""
+@proved(
+    "BOL-P1",
+    "conjugate of F_1 is s1^2 / 2: an upper bound, attained at s1 u1 v1'",
+    spectral.conjugate_certificate,
+)
+def conjugates(certify: Certify, effort: Effort, *, rank: int = 1) -> Iterator[Found]:
+    """Yield trials on any factors, on factors near the best, and on the best."""
+    certify = batched(certify)
+    for rng, num, shape in problems(effort, rank):
+        thetas = matrices(rng, num, shape)
+        sizes = np.sqrt(np.linalg.norm(thetas, axis=(1, 2), keepdims=True))
+        left, right = (sizes * rng.normal(size=(num, side, rank)) for side in shape)
+        yield Found(certify(left, right, thetas), f"any factors {shape}")
+        u, s, v = np.linalg.svd(thetas, full_matrices=False)
+        noise = 10 ** rng.uniform(-6, 0, (num, 1, 1)) * sizes**2
+        left = u[:, :, :rank] * s[:, None, :rank]
+        left = left + noise * rng.normal(size=left.shape)
+        right = v[:, :rank].transpose(0, 2, 1)
+        yield Found(certify(left, right, thetas), f"near the best {shape}")
+        best = batched(spectral.attained_certificate, rank=rank)(thetas)
+        yield Found(best, f"best {shape}")
 
-    def check(effort: Effort) -> Iterator[Found]:
-        certify = batched(spectral.subgradient_certificate, rank=rank)
-        for rng, num, shape in problems(effort, rank):
-            thetas = matrices(rng, num, shape)
-            found = batched(spectral.gradient_certificate, rank=rank)(thetas)
-            yield Found(found, f"automatic differentiation {shape}")
-            zeros = np.zeros_like(thetas)
-            yield Found(certify(zeros, thetas, zeros), f"at 0 {shape}")
-            for tied in range(rank, min(shape) + 1):
-                yield _at_ties(certify, rng, num, shape, rank, tied)
 
-    return check
+@proved(
+    "BOL-P2",
+    "gradient of F_1* is s1 u1 v1', at 0 too; at ties s1 conv{u v'}",
+    spectral.gradient_certificate,
+)
+def gradients(certify: Certify, effort: Effort, *, rank: int = 1) -> Iterator[Found]:
+    """Compare with automatic differentiation, and with subgradients at ties."""
+    slope = batched(spectral.subgradient_certificate, rank=rank)
+    for rng, num, shape in problems(effort, rank):
+        thetas = matrices(rng, num, shape)
+        found = batched(certify, rank=rank)(thetas)
+        yield Found(found, f"automatic differentiation {shape}")
+        zeros = np.zeros_like(thetas)
+        yield Found(slope(zeros, thetas, zeros), f"at 0 {shape}")
+        for tied in range(rank, min(shape) + 1):
+            yield _at_ties(slope, rng, num, shape, rank, tied)
 
 
 def _at_ties(
@@ -87,11 +87,24 @@ def _at_ties(
     return Found(certify(thetas, others, slopes), f"{tied - rank + 1} tied {shape}")
 
 
-def _power(effort: Effort, *, is_printed: bool) -> Iterator[Found]:
+@fails(
+    "BOL-N2",
+    "T'T a -> u1, TT' b -> v1",
+    singular_pairs.power_iteration_certificate,
+    "printed",
+    is_printed=True,
+)
+@proved(
+    "BOL-N2",
+    "TT' a -> u1, T'T b -> v1: tan of the angle <= (s2/s1)^2k tan at the start",
+    singular_pairs.power_iteration_certificate,
+    "corrected",
+)
+def _power(
+    certify: Certify, effort: Effort, *, is_printed: bool = False
+) -> Iterator[Found]:
     num = effort.trials(450, 4500)
-    certify = batched(
-        singular_pairs.power_iteration_certificate, num_steps=3, is_printed=is_printed
-    )
+    certify = batched(certify, num_steps=3, is_printed=is_printed)
     if is_printed:
         swapped = np.array([[[0.0, 2.0], [1.0, 0.0]]])
         yield Found(certify(swapped, np.ones((1, 2))), "[[0, 2], [1, 0]]")
@@ -107,27 +120,37 @@ def _power(effort: Effort, *, is_printed: bool) -> Iterator[Found]:
         yield Found(certify(thetas, plane), f"leading plane {shape}")
 
 
-def _biconjugates(rank: int, *, is_printed: bool = False) -> Check:
-    """BOL-N4: any pair of matrices, the maximiser, and convex combinations."""
-
-    def check(effort: Effort) -> Iterator[Found]:
-        biconjugate = batched(spectral.biconjugate_certificate, rank=rank)
-        for rng, num, shape in problems(effort, rank):
-            flags = np.full(num, is_printed)
-            certify = functools.partial(biconjugate, is_printed=flags)
-            weights = matrices(rng, num, shape)
-            best = batched(spectral.support_maximiser, rank=rank)(weights)
-            yield Found(certify(weights, best), f"maximiser {shape}")
-            if is_printed:
-                continue
-            noise = 10 ** rng.uniform(-4, 1, (num, 1, 1)) * np.linalg.norm(
-                weights, axis=(1, 2), keepdims=True
-            )
-            thetas = np.asarray(best) + noise * rng.normal(size=weights.shape)
-            yield Found(certify(weights, thetas), f"any {shape}")
-            yield from _hulls(rng, num, shape, rank, weights)
-
-    return check
+@fails(
+    "BOL-N4",
+    "F_1** = |W|_2^2 / 2",
+    spectral.biconjugate_certificate,
+    "printed",
+    is_printed=True,
+)
+@proved(
+    "BOL-N4",
+    "F_1** = |W|_s(1)^2 / 2: Fenchel-Young, attained; below F_1 on its hull",
+    spectral.biconjugate_certificate,
+    "corrected",
+)
+def biconjugates(
+    certify: Certify, effort: Effort, *, rank: int = 1, is_printed: bool = False
+) -> Iterator[Found]:
+    """Yield trials on the maximiser, on any pair, and on convex combinations."""
+    certify = batched(certify, rank=rank)
+    for rng, num, shape in problems(effort, rank):
+        flags = np.full(num, is_printed)
+        weights = matrices(rng, num, shape)
+        best = batched(spectral.support_maximiser, rank=rank)(weights)
+        yield Found(certify(weights, best, is_printed=flags), f"maximiser {shape}")
+        if is_printed:
+            continue
+        noise = 10 ** rng.uniform(-4, 1, (num, 1, 1)) * np.linalg.norm(
+            weights, axis=(1, 2), keepdims=True
+        )
+        thetas = np.asarray(best) + noise * rng.normal(size=weights.shape)
+        yield Found(certify(weights, thetas, is_printed=flags), f"any {shape}")
+        yield from _hulls(rng, num, shape, rank, weights)
 
 
 def _hulls(
@@ -147,26 +170,60 @@ def _hulls(
         yield Found(certify(left, v[..., None], shares), f"best combination {shape}")
 
 
-def _map_scale(effort: Effort, *, is_printed: bool) -> Iterator[Found]:
-    certify = batched(spectral.map_scale_certificate)
+@fails(
+    "BOL-Eq8",
+    "the map is u1 v1' of unit length",
+    spectral.map_scale_certificate,
+    "printed",
+    is_printed=True,
+)
+@proved(
+    "BOL-Eq8",
+    "the map is s1 u1 v1'",
+    spectral.map_scale_certificate,
+    "corrected",
+)
+def _map_scale(
+    certify: Certify, effort: Effort, *, is_printed: bool = False
+) -> Iterator[Found]:
     for rng, num, shape in problems(effort):
         thetas = matrices(rng, num, shape)
         flags = np.full(num, is_printed)
-        yield Found(certify(thetas, is_printed=flags), f"{shape}")
+        yield Found(batched(certify)(thetas, is_printed=flags), f"{shape}")
 
 
-def _unit_loss(effort: Effort) -> Iterator[Found]:
-    certify = batched(spectral.unit_loss_certificate)
+@proved(
+    "BOL-Eq8",
+    "on mistakes, if s1 >= 1, hinge of u1 v1' <= hinge of s1 u1 v1'",
+    spectral.unit_loss_certificate,
+    "unit loss",
+)
+def _unit_loss(certify: Certify, effort: Effort) -> Iterator[Found]:
     for rng, num, shape in problems(effort):
         thetas = matrices(rng, num, shape)
         sizes = np.linalg.norm(thetas, 2, axis=(1, 2), keepdims=True)
         thetas[::2] /= np.where(sizes == 0, 1, sizes)[::2] * (1 - 1e-12)
         differences = rng.normal(size=thetas.shape) * scales(rng, num)
-        yield Found(certify(thetas, differences), f"{shape}")
+        yield Found(batched(certify)(thetas, differences), f"{shape}")
 
 
-def _warm(effort: Effort, *, is_printed: bool) -> Iterator[Found]:
-    certify = batched(singular_pairs.warm_start_certificate, num_sweeps=4)
+@fails(
+    "BOL-Eq9-12",
+    "the sparse updates are the power iteration, for any pair",
+    singular_pairs.warm_start_certificate,
+    "printed",
+    is_printed=True,
+)
+@proved(
+    "BOL-Eq9-12",
+    "the sparse updates are the power iteration, for the exact pair",
+    singular_pairs.warm_start_certificate,
+    "corrected",
+)
+def _warm(
+    certify: Certify, effort: Effort, *, is_printed: bool = False
+) -> Iterator[Found]:
+    certify = batched(certify, num_sweeps=4)
     for rng, num, shape in problems(effort):
         thetas, moves, left, right = _pairs(rng, num, shape)
         if is_printed:  # the pair of the errata: 5 % off
@@ -177,12 +234,18 @@ def _warm(effort: Effort, *, is_printed: bool) -> Iterator[Found]:
         yield Found(found, f"{'5 % off' if is_printed else 'exact pair'} {shape}")
 
 
-def _warm_error(effort: Effort) -> Iterator[Found]:
-    certify = batched(singular_pairs.warm_start_error_certificate)
+@proved(
+    "BOL-Eq9-12",
+    "they differ by the pair's own error a - T b / s1, whatever the step",
+    singular_pairs.warm_start_error_certificate,
+    "error",
+)
+def _warm_error(certify: Certify, effort: Effort) -> Iterator[Found]:
     for rng, num, shape in problems(effort):
         thetas, moves, left, right = _pairs(rng, num, shape)
         left, right = (part + rng.normal(size=part.shape) for part in (left, right))
-        yield Found(certify(thetas, moves, left, right), f"any pair {shape}")
+        found = batched(certify)(thetas, moves, left, right)
+        yield Found(found, f"any pair {shape}")
 
 
 def _pairs(
@@ -198,16 +261,46 @@ def _pairs(
     return thetas, size * moves, left[:, :, 0], right[:, :, 0]
 
 
-def _wedin(effort: Effort, *, is_printed: bool) -> Iterator[Found]:
-    certify = batched(singular_pairs.wedin_certificate)
+@fails(
+    "BOL-Wedin",
+    "sine of the turn of u1, v1 <= |E|_2",
+    singular_pairs.wedin_certificate,
+    "printed",
+    is_printed=True,
+)
+@proved(
+    "BOL-Wedin",
+    "sine of the turn of u1, v1 <= |E|_2 / (s1(T+E) - s2(T))",
+    singular_pairs.wedin_certificate,
+    "corrected",
+)
+def _wedin(
+    certify: Certify, effort: Effort, *, is_printed: bool = False
+) -> Iterator[Found]:
     for rng, num, shape in problems(effort):
+        flags = np.full(num, is_printed)
         for thetas, moves, case in steps(rng, num, shape):
-            found = certify(thetas, moves, is_printed=np.full(num, is_printed))
+            found = batched(certify)(thetas, moves, is_printed=flags)
             yield Found(found, f"{case} {shape}")
 
 
-def _slides(effort: Effort, *, is_printed: bool) -> Iterator[Found]:
-    certify = batched(spectral.slides_certificate)
+@fails(
+    "BOL-Eq7s",
+    "least |ca|^2/2 + |b/c|^2/2 is |W|_F^2 / 2",
+    spectral.slides_certificate,
+    "printed",
+    is_printed=True,
+)
+@proved(
+    "BOL-Eq7s",
+    "least |ca|^2/2 + |b/c|^2/2 is |W|_F",
+    spectral.slides_certificate,
+    "corrected",
+)
+def _slides(
+    certify: Certify, effort: Effort, *, is_printed: bool = False
+) -> Iterator[Found]:
+    certify = batched(certify)
     for rng, num, shape in problems(effort):
         left, right = (
             rng.normal(size=(num, side)) * scales(rng, num)[..., 0] for side in shape
@@ -217,149 +310,3 @@ def _slides(effort: Effort, *, is_printed: bool) -> Iterator[Found]:
         yield Found(certify(left, right, best, is_printed=flags), f"balanced {shape}")
         others = best * 10 ** rng.uniform(-2, 2, num)
         yield Found(certify(left, right, others, is_printed=flags), f"any {shape}")
-
-
-_printed = functools.partial(functools.partial, is_printed=True)
-_corrected = functools.partial(functools.partial, is_printed=False)
-
-STATEMENTS = (
-    row(
-        "BOL-P1",
-        "conjugate of F_1 is s1^2 / 2: an upper bound, attained at s1 u1 v1'",
-        "spectral.conjugate_certificate",
-        _conjugates(1),
-    ),
-    row(
-        "BOL-P2",
-        "gradient of F_1* is s1 u1 v1', at 0 too; at ties s1 conv{u v'}",
-        "spectral.gradient_certificate",
-        _gradients(1),
-    ),
-    row(
-        "BOL-N2",
-        "T'T a -> u1, TT' b -> v1",
-        "singular_pairs.power_iteration_certificate",
-        _printed(_power),
-        "printed",
-        fails=True,
-    ),
-    row(
-        "BOL-N2",
-        "TT' a -> u1, T'T b -> v1: tan of the angle <= (s2/s1)^2k tan at the start",
-        "singular_pairs.power_iteration_certificate",
-        _corrected(_power),
-        "corrected",
-    ),
-    row(
-        "BOL-N4",
-        "F_1** = |W|_2^2 / 2",
-        "spectral.biconjugate_certificate",
-        _biconjugates(1, is_printed=True),
-        "printed",
-        fails=True,
-    ),
-    row(
-        "BOL-N4",
-        "F_1** = |W|_s(1)^2 / 2: Fenchel-Young, attained; below F_1 on its hull",
-        "spectral.biconjugate_certificate",
-        _biconjugates(1),
-        "corrected",
-    ),
-    row(
-        "BOL-Eq8",
-        "the map is u1 v1' of unit length",
-        "spectral.map_scale_certificate",
-        _printed(_map_scale),
-        "printed",
-        fails=True,
-    ),
-    row(
-        "BOL-Eq8",
-        "the map is s1 u1 v1'",
-        "spectral.map_scale_certificate",
-        _corrected(_map_scale),
-        "corrected",
-    ),
-    row(
-        "BOL-Eq8",
-        "on mistakes, if s1 >= 1, hinge of u1 v1' <= hinge of s1 u1 v1'",
-        "spectral.unit_loss_certificate",
-        _unit_loss,
-        "unit loss",
-    ),
-    row(
-        "BOL-Eq9-12",
-        "the sparse updates are the power iteration, for any pair",
-        "singular_pairs.warm_start_certificate",
-        _printed(_warm),
-        "printed",
-        fails=True,
-    ),
-    row(
-        "BOL-Eq9-12",
-        "the sparse updates are the power iteration, for the exact pair",
-        "singular_pairs.warm_start_certificate",
-        _corrected(_warm),
-        "corrected",
-    ),
-    row(
-        "BOL-Eq9-12",
-        "they differ by the pair's own error a - T b / s1, whatever the step",
-        "singular_pairs.warm_start_error_certificate",
-        _warm_error,
-        "error",
-    ),
-    row(
-        "BOL-Wedin",
-        "sine of the turn of u1, v1 <= |E|_2",
-        "singular_pairs.wedin_certificate",
-        _printed(_wedin),
-        "printed",
-        fails=True,
-    ),
-    row(
-        "BOL-Wedin",
-        "sine of the turn of u1, v1 <= |E|_2 / (s1(T+E) - s2(T))",
-        "singular_pairs.wedin_certificate",
-        _corrected(_wedin),
-        "corrected",
-    ),
-    row(
-        "BOL-Eq7s",
-        "least |ca|^2/2 + |b/c|^2/2 is |W|_F^2 / 2",
-        "spectral.slides_certificate",
-        _printed(_slides),
-        "printed",
-        fails=True,
-    ),
-    row(
-        "BOL-Eq7s",
-        "least |ca|^2/2 + |b/c|^2/2 is |W|_F",
-        "spectral.slides_certificate",
-        _corrected(_slides),
-        "corrected",
-    ),
-    *CURVATURE,
-    row(
-        "DR-B5",
-        "conjugate of F_k is the sum of the first k s_i^2 / 2",
-        "spectral.conjugate_certificate",
-        _conjugates(2),
-        "conjugate",
-    ),
-    row(
-        "DR-B5",
-        "gradient of F_k* is the truncated SVD",
-        "spectral.gradient_certificate",
-        _gradients(2),
-        "gradient",
-    ),
-    row(
-        "DR-B5",
-        "F_k** is half the squared spectral k-support norm",
-        "spectral.biconjugate_certificate",
-        _biconjugates(2),
-        "biconjugate",
-    ),
-    *BLOCKS,
-)

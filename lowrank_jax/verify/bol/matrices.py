@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from lowrank_jax.theory.certificate import Certificate
-from lowrank_jax.verify.statement import Effort
+from lowrank_jax.verify.statement import Effort, cheaply
 
 __all__ = [
     "Rng",
@@ -20,33 +20,27 @@ __all__ = [
     "scales",
     "separated",
     "shapes",
+    "steps",
     "worst_direction",
 ]
 
 Rng = np.random.Generator
 Shape = tuple[int, int]
 
-# Dozens of small programs that run once or twice: spare the compiler the effort.
-_OPTIONS = {
-    "xla_backend_optimization_level": 0,
-    "xla_llvm_disable_expensive_passes": True,
-}
-
 
 @functools.cache
 def batched(
     function: Callable[..., Certificate], **static: Any
 ) -> Callable[..., Certificate]:
-    """Return the function of many problems at once, compiled once a shape.
+    """Return the function of many problems at once, compiled once per shape.
 
-    Its keywords (`is_printed`) then hold one value a problem, like all else.
+    Its keywords (`is_printed`) then hold one value per problem, like all else.
 
     Args:
-      function: of one problem.
-      **static: its arguments that are the same for all.
+      function: Function of one problem.
+      **static: Arguments that are the same for all problems.
     """
-    many = jax.vmap(functools.partial(function, **static))
-    return jax.jit(many, compiler_options=_OPTIONS)
+    return cheaply(jax.vmap(functools.partial(function, **static)))
 
 
 def shapes(effort: Effort) -> tuple[Shape, ...]:
@@ -60,8 +54,8 @@ def problems(effort: Effort, rank: int = 1) -> Iterator[tuple[Rng, int, Shape]]:
     """Yield a generator, a number of trials and a shape, for each shape.
 
     Args:
-      effort: how hard to try.
-      rank: shapes too small for it are left out.
+      effort: How hard to try.
+      rank: Least of m and n. Smaller shapes are left out.
     """
     rng = effort.generator(10)
     for shape in shapes(effort):
@@ -85,10 +79,10 @@ def separated(
     """Return factors of matrices with singular values 1 = s_1 > s_2 > ... >= 0.
 
     Args:
-      rng: draws them.
-      num: how many.
+      rng: Generator that draws them.
+      num: Number of matrices.
       shape: (m, n).
-      least: the least gap between two singular values; gaps span all sizes above it.
+      least: The least gap between two singular values; gaps span all sizes above it.
 
     Returns:
       Left vectors (num, m, l), values (num, l), right vectors (num, n, l).
@@ -140,3 +134,23 @@ def matrices(rng: Rng, num: int, shape: Shape) -> np.ndarray:
     ]
     kind = np.arange(num) % len(kinds)
     return np.stack(kinds)[kind, np.arange(num)] * scales(rng, num)
+
+
+def steps(
+    rng: Rng, num: int, shape: Shape, *, rank: int = 1
+) -> Iterator[tuple[np.ndarray, np.ndarray, str]]:
+    """Yield matrices and steps from them: any, long, and along the worst direction."""
+    thetas = matrices(rng, num, shape)
+    sizes = np.linalg.norm(thetas, axis=(1, 2), keepdims=True)
+    lengths = sizes * 10 ** rng.uniform(-3, 1, (num, 1, 1))
+    yield thetas, lengths * rng.normal(size=thetas.shape), "random"
+    left, values, right = separated(rng, num, shape)
+    size = scales(rng, num)
+    thetas = (left * values[:, None]) @ right.transpose(0, 2, 1) * size
+    gap = values[:, rank - 1] - (values[:, rank] if min(shape) > rank else 0)
+    moves = rng.normal(size=thetas.shape)
+    if min(shape) > rank:
+        moves = worst_direction(left, right, rank)
+        moves[1::2] += 0.1 * rng.normal(size=moves[1::2].shape)
+    share = 10 ** rng.uniform(-2.5, 0, num)
+    yield thetas, moves * size * (share * gap)[:, None, None], "worst direction"

@@ -6,16 +6,18 @@ filled up with zeros, which changes no singular value but 0.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lowrank_jax import loops, streams
 from lowrank_jax.online.bol import dense
 from lowrank_jax.theory.bol import regret
-from lowrank_jax.verify.statement import Effort
+from lowrank_jax.types import Learner
+from lowrank_jax.verify.statement import Effort, cheaply
 
 __all__ = [
     "BY_HAND",
@@ -26,7 +28,6 @@ __all__ = [
     "Problems",
     "Runs",
     "block_runs",
-    "compiled",
     "is_by_hand",
     "problems",
     "runs",
@@ -60,9 +61,9 @@ class Problems(NamedTuple):
 
 
 class Runs(NamedTuple):
-    """What `bol_dense` did on each of them: (b, t, ...)."""
+    """What `online.bol.dense` did on each of them: (b, t, ...)."""
 
-    info: Any  # bol_dense.Info
+    info: Any  # dense.Info
     deltas: Array  # (b, t, m, n)  dPhi
     before: Array  # (b, t, m, n)  Theta_{t-1}
     after: Array  # (b, t, m, n)  Theta_t
@@ -75,9 +76,9 @@ def problems(effort: Effort, shape: tuple[int, int], count: int) -> Problems:
     """Make `count` problems of each kind, and those made by hand.
 
     Args:
-      effort: gives the seed.
+      effort: Effort, which gives the seed.
       shape: m and n.
-      count: problems of each random kind.
+      count: Problems of each random kind.
     """
     rng = effort.generator(41, *shape)
     parts = [*_random(rng, shape, count)]
@@ -252,7 +253,7 @@ def _one(
         variant=variant, step_size=step, averaging=averaging, num_inner_steps=2
     )
 
-    def body(
+    def update(
         state: dense.State, example: dense.Choice
     ) -> tuple[dense.State, tuple[Any, ...]]:
         scores = jnp.einsum("ymn,mn->y", example.features, state.params)
@@ -261,39 +262,30 @@ def _one(
         new, info = learner.update(state, example)
         return new, (info, delta, state.theta, new.theta, new.params)
 
-    examples = dense.Choice(features, labels)
-    first = jax.tree.map(lambda part: part[0], examples)
-    state = learner.init(jax.random.key(0), first)
-    state, trace = jax.lax.scan(body, state, examples)
+    stream = streams.Stacked(dense.Choice(features, labels))
+    state = learner.init(jax.random.key(0), stream.example(0))
+    order = jnp.arange(NUM_ROUNDS, dtype=jnp.int32)
+    state, trace = loops.run(Learner(learner.init, update), state, stream, order)
     return *trace, dense.final_params(state)
-
-
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a program that runs once or twice: quickly, not to be quick."""
-    options = {
-        "xla_backend_optimization_level": 0,
-        "xla_llvm_disable_expensive_passes": True,
-    }
-    return jax.jit(function, compiler_options=options)
 
 
 @functools.lru_cache
 def _program(variant: str) -> Any:
-    return compiled(jax.vmap(functools.partial(_one, variant)))
+    return cheaply(jax.vmap(functools.partial(_one, variant)))
 
 
 @functools.lru_cache
 def _ratios() -> Any:
-    return compiled(jax.vmap(jax.vmap(regret.segment_ratio)))
+    return cheaply(jax.vmap(jax.vmap(regret.segment_ratio)))
 
 
 def runs(made: Problems, *, variant: str, steps: np.ndarray | None = None) -> Runs:
-    """Run one variant of `bol_dense` on all problems.
+    """Run one variant of `online.bol.dense` on all problems.
 
     Args:
-      made: the problems.
-      variant: of `bol_dense.learner`.
-      steps: (b,) C, in the place of that of the problems.
+      made: The problems.
+      variant: Variant of `dense.learner`.
+      steps: (b,) C, in the place of the C of the problems.
     """
     steps = made.steps if steps is None else steps
     found = _program(variant)(made.features, made.labels, steps)
@@ -319,7 +311,7 @@ def block_runs(deltas: np.ndarray, steps: np.ndarray) -> BlockRuns:
     """Run mirror descent on block features, with an SVD of every block.
 
     Args:
-      deltas: (b, t, k, s, s) the difference of each round, should it be a mistake.
+      deltas: (b, t, k, s, s) Difference of each round, if it is a mistake.
       steps: (b,) C.
     """
     theta = np.zeros_like(deltas[:, 0])

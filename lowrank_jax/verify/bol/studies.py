@@ -1,21 +1,84 @@
-"""Certificates of generated runs of BOL, computed once for all statements on regret."""
+"""Generated runs of BOL, made once, and how the functions of rows are tried on them."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax.theory import certificate
-from lowrank_jax.theory.bol import duality, margin, regret
+from lowrank_jax.theory.bol import margin, regret
 from lowrank_jax.theory.certificate import Certificate
 from lowrank_jax.verify.bol import runs as bol_runs
 from lowrank_jax.verify.bol.runs import Array, Problems, Runs
-from lowrank_jax.verify.statement import Effort
+from lowrank_jax.verify.statement import Effort, Found, cheaply
 
-__all__ = ["Studied", "block_chain", "chains", "dual", "margins", "study"]
+__all__ = [
+    "MAIN_SHAPE",
+    "Compared",
+    "Pool",
+    "Studied",
+    "block_runs",
+    "compared",
+    "found_on",
+    "on_chains",
+    "on_pools",
+    "on_runs",
+    "pools",
+    "study",
+]
+
+Shape = tuple[int, int]
+MAIN_SHAPE = (3, 4)
+
+
+def _shapes(effort: Effort) -> tuple[Shape, ...]:
+    """The main shape holds smaller ones filled up; thoroughly, they come as such."""
+    if effort.is_quick:
+        return (MAIN_SHAPE,)
+    return (MAIN_SHAPE, (1, 1), (1, 4), (2, 2), (2, 7))
+
+
+def found_on(
+    given: Certificate,
+    made: Problems,
+    words: str,
+    *,
+    only: tuple[str, ...] = (),
+    without: tuple[str, ...] = (),
+    over_floor: bool = False,
+) -> Iterator[Found]:
+    """Yield certificates (b, ...) of all problems, named after the one of least slack.
+
+    Args:
+      given: The certificates.
+      made: The problems.
+      words: Added to the name.
+      only: The cases to keep, if any are named.
+      without: The cases to leave out.
+      over_floor: Say nothing of rounds (b, t) whose sides are 1e-9 of the largest of
+        the run or less: sums that came back to 0 are rounding and nothing else.
+    """
+    here = ~np.isin(made.cases, without)
+    if only:
+        here = here & np.isin(made.cases, only)
+    if not here.any():
+        return
+    kept = jax.tree.map(lambda side: np.asarray(side)[here], given)
+    size = np.maximum(np.abs(kept.observed), np.abs(kept.bound))
+    if over_floor:
+        is_over = size > 1e-9 * size.max(1, keepdims=True)
+        met, holds = kept.assumptions_met & is_over, kept.holds | ~is_over
+        kept = kept._replace(assumptions_met=met, holds=holds)
+    is_known = np.isfinite(kept.slack) & kept.assumptions_met
+    slack = np.where(is_known, kept.slack, np.inf)
+    share = slack / np.where((size > 0) & np.isfinite(size), size, 1)
+    worst = share.reshape(len(share), -1).min(1).argmin()
+    yield Found(kept, f"{made.cases[here][worst]}, {words}")
+
+
+# Runs, one at a time
 
 
 class Comparators(NamedTuple):
@@ -60,79 +123,129 @@ def trace_norm(matrices: np.ndarray) -> np.ndarray:
     return np.linalg.svd(matrices, compute_uv=False).sum(-1)
 
 
-class Chain(NamedTuple):
-    """Regret and its bounds, compared after each round: (b, 5, t)."""
+class Studied(NamedTuple):
+    """The runs of one shape, (b, ...); a check gets them one at a time."""
 
-    within: Certificate
-    within_tight: Certificate
-    tight: Certificate
-    loose: Certificate
-    paper: Certificate
-    sharpened: Certificate
+    exact: Runs
+    us: Comparators  # of the exact runs
+    unit: Runs  # the exact map, C = 1
+    paper: Runs  # Eq. (9)-(12)
+    paper_unit: Runs  # Eq. (9)-(12), C = 1
+    perceptron: Runs
+    step: Array  # (b,)  C
+
+    @property
+    def num_mistakes(self) -> jax.Array:
+        """M."""
+        return self.exact.info.is_mistake.sum()
+
+    @property
+    def unit_conjugate(self) -> jax.Array:
+        """F*(Theta_N) of the run with C = 1."""
+        return self.exact.info.conjugate[-1] / (self.step * self.step)
+
+    @property
+    def losses(self) -> jax.Array:
+        """Sum of L_t(U) over the mistakes, for each U."""
+        return jnp.where(self.exact.info.is_mistake[None], self.us.losses, 0).sum(1)
 
 
-@functools.lru_cache
-def _chain_program() -> Callable[..., Chain]:
-    def one(
-        trace: tuple[jax.Array, ...],
-        step: jax.Array,
-        num_values: jax.Array,
-        losses: jax.Array,
-        penalty: jax.Array,
-        energy: jax.Array,
-        is_rank_1: jax.Array,
-    ) -> Chain:
-        slack_margin, is_mistake, conjugate, squared_norm, ratio = trace
-        along = regret.along_rounds(
+@functools.lru_cache(maxsize=8)
+def study(effort: Effort, shape: Shape) -> tuple[Problems, Studied]:
+    """Make the problems of one shape and run them."""
+    made = bol_runs.problems(effort, shape, effort.trials(24, 150))
+    rng = effort.generator(42, *shape)
+    ones = np.ones(len(made.steps))
+    exact = bol_runs.runs(made, variant="exact")
+    return made, Studied(
+        exact=exact,
+        us=comparators(rng, made, exact),
+        unit=bol_runs.runs(made, variant="exact", steps=ones),
+        paper=bol_runs.runs(made, variant="paper"),
+        paper_unit=bol_runs.runs(made, variant="paper", steps=ones),
+        perceptron=bol_runs.runs(made, variant="frobenius"),
+        step=made.steps,
+    )
+
+
+def on_runs(
+    one: Callable[[Studied], Certificate], effort: Effort, **kept: Any
+) -> Iterator[Found]:
+    """Yield the certificates of a function of one run, over all runs.
+
+    Args:
+      one: The function.
+      effort: How hard to try.
+      **kept: Arguments of `found_on`.
+    """
+    program = cheaply(jax.vmap(one))
+    for shape in _shapes(effort):
+        made, studied = study(effort, shape)
+        words = f"{shape[0]}x{shape[1]}"
+        yield from found_on(program(studied), made, words, **kept)
+
+
+# Regret and its bounds after each round
+
+
+class Compared(NamedTuple):
+    """A run and five U, (b, ...); a check gets one run and one U at a time."""
+
+    trace: tuple[Array, ...]  # margin, is_mistake, conjugate, squared norm, ratio
+    step: Array  # (b,)
+    num_values: Array  # (b,)
+    losses: Array  # (b, 5, t)
+    penalty: Array  # (b, 5)  F**(U) of the map that was run
+    energy: Array  # (b, 5)
+    is_rank_1: Array  # (b, 5)
+
+    @property
+    def along(self) -> regret.AlongRounds:
+        """Regret and its bounds after each round."""
+        slack_margin, is_mistake, conjugate, squared_norm, ratio = self.trace
+        return regret.along_rounds(
             slack_margin,
             is_mistake,
-            step_size=step,
+            step_size=self.step,
             conjugate=conjugate,
-            comparator_losses=losses,
-            comparator_penalty=penalty,
-            comparator_energy=energy,
+            comparator_losses=self.losses,
+            comparator_penalty=self.penalty,
+            comparator_energy=self.energy,
             squared_norm=squared_norm,
             ratio=ratio,
-            num_values=num_values,
-        )
-        return Chain(
-            regret.within_certificate(along),
-            regret.certificate_within_tight(along),
-            regret.tight_bound(along),
-            regret.tight_within_paper(along, is_rank_1=is_rank_1),
-            regret.paper_bound(along),
-            regret.sharpened_paper_bound(
-                along, step_size=step, comparator_energy=energy
-            ),
+            num_values=self.num_values,
         )
 
-    over_u = jax.vmap(one, in_axes=(None, None, None, 0, 0, 0, 0))
-    return bol_runs.compiled(jax.vmap(over_u))
 
-
-def chain(made: Problems, found: Runs, us: Comparators, penalty: np.ndarray) -> Chain:
-    """Compare regret, certificate, tight bound and paper's bound.
-
-    Args:
-      made: the problems.
-      found: the runs.
-      us: the comparators.
-      penalty: (b, 5) F**(U) of the map that was run.
-    """
+def _compare(made: Problems, found: Runs, us: Comparators, penalty: Array) -> Compared:
     info = found.info
-    numbers = info.margin, info.is_mistake, info.conjugate, info.squared_norm
+    trace = info.margin, info.is_mistake, info.conjugate, info.squared_norm
     num_values = made.num_values.astype(float)
     given = us.losses, penalty, us.energy, us.is_rank_1
-    return _chain_program()((*numbers, found.ratio), made.steps, num_values, *given)
+    return Compared((*trace, found.ratio), made.steps, num_values, *given)
 
 
-def block_chain(rng: np.random.Generator, count: int) -> Certificate:
-    """Check DR-B4 for the map of each block by itself (DR-B6).
+@functools.lru_cache(maxsize=8)
+def compared(effort: Effort, shape: Shape) -> dict[str, Compared]:
+    """Return the runs of the exact map, of sp and of Eq. (9)-(12)."""
+    made, studied = study(effort, shape)
+    sp, paper = studied.perceptron, studied.paper
+    rng = effort.generator(43, *shape)
+    sp_us, paper_us = comparators(rng, made, sp), comparators(rng, made, paper)
+    return {
+        "exact": _compare(made, studied.exact, studied.us, studied.us.trace),
+        "sp": _compare(made, sp, sp_us, sp_us.energy),
+        "Eq. (9)-(12)": _compare(made, paper, paper_us, paper_us.trace),
+    }
 
-    Args:
-      rng: makes the features: blocks of small whole numbers, at two scales.
-      count: runs; as many as in `chain` for the same compiled program.
+
+def block_runs(effort: Effort) -> Compared:
+    """Return runs with the map of each block by itself (DR-B6).
+
+    Features are blocks of small whole numbers, at two scales. There are as many runs
+    as of the main shape, for the same compiled program.
     """
+    rng, count = effort.generator(45), len(study(effort, MAIN_SHAPE)[0].steps)
     kinds = rng.integers(-1, 2, (count, bol_runs.NUM_ROUNDS, 3, 2, 2))
     scale = np.where(rng.random(count) < 0.5, 0.01, 1.0)
     deltas = scale[:, None, None, None, None] * kinds
@@ -143,9 +256,9 @@ def block_chain(rng: np.random.Generator, count: int) -> Certificate:
     losses = np.maximum(0, 1 - np.einsum("bukmn,btkmn->but", us, blocks.deltas))
     penalty = (trace_norm(us) ** 2).sum(2) / 2
     norms = (blocks.deltas**2).sum((2, 3, 4))
-    numbers = blocks.margin, blocks.is_mistake, blocks.conjugate, norms
-    found = _chain_program()(
-        (*numbers, np.ones_like(norms)),  # no ratio is known: 1
+    trace = blocks.margin, blocks.is_mistake, blocks.conjugate, norms
+    return Compared(
+        (*trace, np.ones_like(norms)),  # no ratio is known: 1
         np.ones(count),
         np.full(count, 2.0),
         losses,
@@ -153,229 +266,86 @@ def block_chain(rng: np.random.Generator, count: int) -> Certificate:
         penalty,
         np.zeros(penalty.shape, bool),
     )
-    return found.within
 
 
-class Studied(NamedTuple):
-    """The runs of one shape."""
+def on_chains(
+    one: Callable[[Compared], Certificate],
+    effort: Effort,
+    *,
+    maps: tuple[str, ...] = ("exact",),
+    has_blocks: bool = False,
+) -> Iterator[Found]:
+    """Yield the certificates of a function of one run and one U, over all of them.
 
-    made: Problems
-    exact: Runs
-    us: Comparators  # of the exact runs
-    unit: Runs  # the exact map, C = 1
-    paper: Runs  # Eq. (9)-(12)
-    paper_unit: Runs  # Eq. (9)-(12), C = 1
-    perceptron: Runs
-
-
-@functools.lru_cache(maxsize=8)
-def study(effort: Effort, shape: tuple[int, int]) -> Studied:
-    """Make the problems of one shape and run them."""
-    made = bol_runs.problems(effort, shape, effort.trials(24, 150))
-    rng = effort.generator(42, *shape)
-    ones = np.ones(len(made.steps))
-    exact = bol_runs.runs(made, variant="exact")
-    return Studied(
-        made=made,
-        exact=exact,
-        us=comparators(rng, made, exact),
-        unit=bol_runs.runs(made, variant="exact", steps=ones),
-        paper=bol_runs.runs(made, variant="paper"),
-        paper_unit=bol_runs.runs(made, variant="paper", steps=ones),
-        perceptron=bol_runs.runs(made, variant="frobenius"),
-    )
+    Args:
+      one: The function.
+      effort: How hard to try.
+      maps: Names of the runs: "exact", "sp", "Eq. (9)-(12)".
+      has_blocks: Take the runs with blocks too.
+    """
+    over_u = Compared(None, None, None, 0, 0, 0, 0)  # type: ignore[arg-type]
+    program = cheaply(jax.vmap(jax.vmap(one, in_axes=(over_u,))))
+    for shape in _shapes(effort):
+        made, every = study(effort, shape)[0], compared(effort, shape)
+        for kind in maps:
+            words = f"{shape[0]}x{shape[1]}, {kind}"
+            yield from found_on(program(every[kind]), made, words)
+    if has_blocks:
+        found = program(block_runs(effort))
+        yield Found(found, "blocks, each mapped by itself")
 
 
-@functools.lru_cache(maxsize=8)
-def chains(effort: Effort, shape: tuple[int, int]) -> dict[str, Chain]:
-    """Return the chains of the exact map, of sp and of Eq. (9)-(12)."""
-    studied = study(effort, shape)
-    made, sp, paper = studied.made, studied.perceptron, studied.paper
-    rng = effort.generator(43, *shape)
-    sp_us, paper_us = comparators(rng, made, sp), comparators(rng, made, paper)
-    return {
-        "exact": chain(made, studied.exact, studied.us, studied.us.trace),
-        "sp": chain(made, sp, sp_us, sp_us.energy),
-        "Eq. (9)-(12)": chain(made, paper, paper_us, paper_us.trace),
-    }
+# Pools of differences
 
 
-class Dual(NamedTuple):
-    """Certificates of one run each: (b, ...)."""
+class Pool(NamedTuple):
+    """A pool of differences, weights and a run, (b, ...); a check gets one of each."""
 
-    later: Certificate
-    literal: Certificate
-    increments: Certificate
-    rise: Certificate
-    growth: Certificate
-    weak: Certificate
-    rank_1_weak: Certificate
-    best: Certificate
-    best_weak: Certificate
-    separable: Certificate
-    at_best: Certificate
-    mean: Certificate
-    parabola: Certificate
-    any_step: Certificate
-    any_step_paper: Certificate
-    same_mistakes: Certificate
-    same_mistakes_paper: Certificate
+    deltas: Array  # (b, t, m, n)  all that may come
+    weights: Array  # (b, m, n)
+    run: Runs
+    step: Array  # (b,)
+    us: Comparators
 
+    @property
+    def separated(self) -> margin.Separation:
+        """Margin and norms of the pool."""
+        return margin.separation(self.weights, self.deltas)
 
-def _same(own: jax.Array, other: jax.Array) -> Certificate:
-    """Compare two sequences of truths by the number of places where they agree."""
-    count = jnp.asarray(float(len(own)))
-    return certificate.equal((own == other).sum().astype(count.dtype), count)
+    @property
+    def num_mistakes(self) -> jax.Array:
+        """M."""
+        return self.run.info.is_mistake.sum()
 
-
-@functools.lru_cache
-def _dual_program() -> Callable[..., Dual]:
-    def one(
-        run: Runs,
-        unit: Runs,
-        paper: Runs,
-        paper_unit: Runs,
-        step: jax.Array,
-        us: Comparators,
-    ) -> Dual:
-        info, deltas = run.info, run.deltas
-        is_mistake = info.is_mistake
-        pushes = step * deltas
-        mistakes = is_mistake.sum()
-        conjugate = info.conjugate[-1]
-        f = conjugate / (step * step)  # of the run with C = 1
-        loss = jnp.where(is_mistake[None], us.losses, 0).sum(1)
-        best = duality.best_step_size(mistakes, f)
-        factors = jnp.array([0.5, 0.98, 1.0, 1.7]).astype(step.dtype)
-        weak = functools.partial(
-            duality.weak_duality, mistakes, conjugate, step_size=step
-        )
-        over_u = jax.vmap(regret.literal_regret, in_axes=(None, None, None, 0))
-        return Dual(
-            later=regret.later_losses(
-                info.margin, (run.params * deltas).sum((1, 2)), is_mistake
-            ),
-            literal=over_u(info.loss, is_mistake, info.margin, us.margins),
-            increments=duality.increment_identity(
-                info.dual_increment, run.before, pushes, is_mistake, step_size=step
-            ),
-            rise=duality.increments_rise(info.dual_increment, is_mistake),
-            growth=duality.growth_bound(
-                info.dual_increment,
-                is_mistake,
-                step_size=step,
-                conjugate=info.conjugate,
-                squared_norm=info.squared_norm,
-                ratio=run.ratio,
-            ),
-            weak=weak(comparator_penalty=us.trace, comparator_loss=loss),
-            rank_1_weak=weak(comparator_penalty=us.energy, comparator_loss=loss),
-            best=duality.dual_is_largest_at_best_step(
-                mistakes, f, step_size=factors * best.step_size
-            ),
-            best_weak=duality.weak_duality_at_best_step(
-                mistakes, f, comparator_penalty=us.trace, comparator_loss=loss
-            ),
-            separable=duality.separable_mistakes(
-                mistakes, f, comparator_penalty=us.trace, comparator_loss=loss
-            ),
-            at_best=certificate.at_most(
-                jnp.zeros_like(f), best.dual_objective, assumptions_met=f > 0
-            ),
-            mean=duality.dual_mean(run.after, pushes),
-            parabola=duality.dual_of_step(
-                info.dual_increment,
-                unit.info.is_mistake.sum(),
-                unit.info.conjugate[-1],
-                step_size=step,
-            ),
-            any_step=duality.same_run(run.params, unit.params, step_size=step),
-            any_step_paper=duality.same_run(
-                paper.params, paper_unit.params, step_size=step
-            ),
-            same_mistakes=_same(is_mistake, unit.info.is_mistake),
-            same_mistakes_paper=_same(
-                paper.info.is_mistake, paper_unit.info.is_mistake
-            ),
-        )
-
-    return bol_runs.compiled(jax.vmap(one))
+    @property
+    def unit_conjugate(self) -> jax.Array:
+        """F*(Theta_N) of the run with C = 1."""
+        return self.run.info.conjugate[-1] / (self.step * self.step)
 
 
 @functools.lru_cache(maxsize=8)
-def dual(effort: Effort, shape: tuple[int, int]) -> Dual:
-    """Return the certificates of duality, of the exact runs of one shape."""
-    studied = study(effort, shape)
-    runs = studied.exact, studied.unit, studied.paper, studied.paper_unit
-    return _dual_program()(*runs, studied.made.steps, studied.us)
-
-
-class Margins(NamedTuple):
-    """Certificates of one pool and its run: (b, ...)."""
-
-    ratio: Certificate
-    least: Certificate
-    tied: Certificate
-    gap: Certificate
-    scaled: Certificate
-    threshold: Certificate
-    printed_threshold: Certificate
-    corollary: Certificate
-    mistakes: Certificate
-    below: Certificate
-    above: Certificate
-
-
-@functools.lru_cache
-def _margin_program(num_values: int) -> Callable[..., Margins]:
-    def one(
-        pool: jax.Array,
-        weights: jax.Array,
-        info: Any,
-        arrays: tuple[jax.Array, ...],
-        step: jax.Array,
-        losses: jax.Array,
-        energy: jax.Array,
-    ) -> Margins:
-        deltas, before = arrays
-        separated = margin.separation(weights, pool)
-        at = jnp.array([0.0, 0.3, 1.0]).astype(step.dtype)[:, None, None, None]
-        points = before[None] + at * (step * deltas)[None]
-        count = info.is_mistake.sum()
-        f = info.conjugate[-1] / (step * step)
-        others = jnp.where(info.is_mistake[None], losses, 0).sum(1)
-        return Margins(
-            ratio=margin.ratio_bound(points.reshape(-1, *weights.shape), separated),
-            least=margin.margin_within_least_norm(separated),
-            tied=margin.tied_features(weights, pool),
-            gap=margin.gap_is_enough(pool),
-            scaled=margin.margin_of_scaled(weights, pool),
-            threshold=margin.threshold(weights, pool),
-            printed_threshold=margin.threshold(weights, pool, is_printed=True),
-            corollary=margin.corollary(
-                info.loss.sum() - others,
-                separated,
-                step_size=step,
-                num_rounds=jnp.maximum(count, 1),
-                num_values=num_values,
-                comparator_energy=energy,
-            ),
-            mistakes=margin.mistake_bound(count, separated),
-            below=margin.conjugate_below(count, f, separated),
-            above=margin.conjugate_above(count, f, separated),
-        )
-
-    return bol_runs.compiled(jax.vmap(one))
-
-
-@functools.lru_cache(maxsize=8)
-def margins(effort: Effort, shape: tuple[int, int]) -> tuple[Problems, Margins]:
-    """Take the streams with one possible difference a round as pools."""
-    studied = study(effort, shape)
-    here = np.isin(studied.made.cases, bol_runs.POOLS)
+def pools(effort: Effort, shape: Shape) -> tuple[Problems, Pool]:
+    """Take the streams with one possible difference per round as pools."""
+    made, studied = study(effort, shape)
+    here = np.isin(made.cases, bol_runs.POOLS)
     made, exact, us = jax.tree.map(
-        lambda part: part[here], (studied.made, studied.exact, studied.us)
+        lambda part: part[here], (made, studied.exact, studied.us)
     )
-    given = (exact.deltas, exact.before), made.steps, us.losses, us.energy
-    program = _margin_program(min(shape))
-    return made, program(made.features[:, :, 1], made.planted, exact.info, *given)
+    return made, Pool(made.features[:, :, 1], made.planted, exact, made.steps, us)
+
+
+def on_pools(
+    one: Callable[[Pool], Certificate], effort: Effort, *, only: tuple[str, ...] = ()
+) -> Iterator[Found]:
+    """Yield the certificates of a function of one pool, over all pools of some cases.
+
+    Args:
+      one: The function.
+      effort: How hard to try.
+      only: Cases to keep, if any are named.
+    """
+    program = cheaply(jax.vmap(one))
+    for shape in _shapes(effort):
+        made, every = pools(effort, shape)
+        words = f"{shape[0]}x{shape[1]}"
+        yield from found_on(program(every), made, words, only=only)

@@ -1,34 +1,66 @@
-"""Trials of SBLR's statements on points: no run is needed for them.
+"""Points on which SBLR's statements are tried; no run is needed for them.
 
-Each function makes a few thousand points, random ones of all scales and those which
-attain the bounds, and returns the certificates of all statements on them at once.
+There are a few thousand: random ones of all scales and those which attain the bounds.
 """
 
 import functools
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax.batch.sblr import bcpd
 from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.streams.matrices import Labelled
 from lowrank_jax.theory.certificate import Certificate
-from lowrank_jax.theory.sblr import landscape, lipschitz, rates
 from lowrank_jax.theory.sblr.landscape import Strengths
 from lowrank_jax.theory.sblr.lipschitz import Point
-from lowrank_jax.verify.sblr.runs import CHEAP
-from lowrank_jax.verify.statement import Effort
+from lowrank_jax.verify.statement import Effort, Found, cheaply
 
-__all__ = ["blocks", "points", "recursions"]
+__all__ = ["Block", "Trial", "on_blocks", "on_points"]
 
 #: (m, n, r, size) of blocks. The first two attain the constants.
 BLOCKS = ((1, 12, 2, 4), (3, 12, 1, 4), (1, 1, 1, 1), (2, 3, 1, 20))
 #: (n, s, t, r) of problems.
 POINTS = ((8, 4, 3, 2), (5, 1, 6, 1), (1, 1, 1, 1))
 
-Found = dict[str, Certificate]
+
+class Block(NamedTuple):
+    """Features of one block, a point and a move: (number, ...), or one of them."""
+
+    features: Any  # (m, n, r, size)
+    weights: Any  # (n,)
+    point: Point
+    move: Point
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes but the reference."""
+        return self.features.shape[0]
+
+    @property
+    def scores(self) -> jax.Array:
+        """Scores at the point: (n, m)."""
+        return _scores(self.features, self.point)
+
+    @property
+    def moves(self) -> jax.Array:
+        """Scores of the move: (n, m)."""
+        return _scores(self.features, self.move)
+
+
+class Trial(NamedTuple):
+    """A problem, a point and another near it: (number, ...), or one of them."""
+
+    labelled: Labelled
+    strengths: Strengths
+    params: Params
+    other: Params
+
+
+def _scores(features: jax.Array, at: Point) -> jax.Array:
+    return jnp.einsum("mnrs,msr->nm", features, at.factors) + at.bias[None]
 
 
 def _sizes(rng: np.random.Generator, low: int, high: int, number: int) -> np.ndarray:
@@ -36,7 +68,7 @@ def _sizes(rng: np.random.Generator, low: int, high: int, number: int) -> np.nda
 
 
 def _scaled(rng: np.random.Generator, values: np.ndarray, low: int) -> np.ndarray:
-    """Return a factor a trial that brings the largest value to a random size."""
+    """Return a factor per trial that brings the largest value to a random size."""
     largest = np.abs(values).reshape(len(values), -1).max(1)
     return _sizes(rng, low, 1, len(values)) / np.where(largest == 0, 1, largest)
 
@@ -49,31 +81,32 @@ def _weights(rng: np.random.Generator, *shape: int) -> np.ndarray:
     return weights / weights.sum(1, keepdims=True)
 
 
-@functools.partial(jax.jit, compiler_options=CHEAP)
-@jax.vmap
-def _block(features: jax.Array, weights: jax.Array, point: Point, move: Point) -> Found:
-    scores, moves = (
-        jnp.einsum("mnrs,msr->nm", features, part.factors) + part.bias[None]
-        for part in (point, move)
-    )
-    num_classes = features.shape[0]
-    root = jnp.sqrt(jnp.asarray(num_classes, features.dtype))
-    least = 0.25 if num_classes == 1 else lipschitz.SOFTMAX_CONSTANT
-    given = features, weights, point, move
-    return {
-        "lemma": lipschitz.gradient_certificate(*given, rule="lemma"),
-        "tight": lipschitz.gradient_certificate(*given, rule="tight"),
-        "trace": lipschitz.gradient_certificate(*given, rule="trace"),
-        "excess": lipschitz.lemma_excess_certificate(features, weights),
-        "share, printed": lipschitz.share_certificate(scores, moves, root),
-        "share": lipschitz.share_certificate(scores, moves, least),
-        "boehning": lipschitz.boehning_certificate(scores, moves),
-    }
+def on_blocks(
+    one: Callable[[Block], Certificate], effort: Effort, *, is_binary: bool
+) -> Iterator[Found]:
+    """Yield the certificates of a function of one move of a block, over many moves.
+
+    Args:
+      one: The function.
+      effort: How hard to try.
+      is_binary: Take problems of two classes, not of more.
+    """
+    for shape in BLOCKS[: effort.trials(2, 4)]:
+        if (shape[0] == 1) == is_binary:
+            found = cheaply(jax.vmap(one))(_blocks(effort, shape))
+            yield Found(found, "m, n, r, size = " + ", ".join(map(str, shape)))
+
+
+def on_points(one: Callable[[Trial], Certificate], effort: Effort) -> Iterator[Found]:
+    """Yield the certificates of a function of one point, over many points."""
+    for shape in POINTS[: effort.trials(1, 3)]:
+        found = cheaply(jax.vmap(one))(_points(effort, shape))
+        yield Found(found, "n, s, t, r = " + ", ".join(map(str, shape)))
 
 
 @functools.lru_cache(maxsize=16)
-def blocks(effort: Effort, shape: tuple[int, int, int, int]) -> Found:
-    """Return the certificates of moves of one block and the offsets."""
+def _blocks(effort: Effort, shape: tuple[int, int, int, int]) -> Block:
+    """Draw moves of one block and the offsets."""
     num_classes, num, rank, size = shape
     rng = effort.generator(31, *shape)
     number = effort.trials(600, 20000)
@@ -108,35 +141,12 @@ def blocks(effort: Effort, shape: tuple[int, int, int, int]) -> Found:
         step = top[:, :-1].reshape(-1, rank, size).transpose(0, 2, 1)
         factors[1, best, c], bias[1, best, c] = sign * step, sign * top[:, -1]
     point, move = (Point(*pair) for pair in zip(factors, bias, strict=True))
-    return _block(features, weights, point, move)
-
-
-@functools.partial(jax.jit, compiler_options=CHEAP)
-@jax.vmap
-def _point(
-    labelled: Labelled, strengths: Strengths, params: Params, other: Params
-) -> Found:
-    rank = params.left.shape[2]
-    starts = {
-        kind: bcpd.start_params(labelled, rank=rank, start=kind)
-        for kind in ("paper", "label")
-    }
-    ridge = Strengths(strengths.mu1 * 0, strengths.mu2, strengths.nu1 * 0, strengths[3])
-    return {
-        "start, printed": landscape.start_certificate(starts["paper"], labelled),
-        "start": landscape.start_certificate(starts["label"], labelled),
-        "zero": landscape.zero_certificate(params, labelled),
-        "level": landscape.level_set_certificate(params, labelled, strengths),
-        "norm": landscape.loss_norm_certificate(params, labelled),
-        "balance": landscape.balance_bound_certificate(params, labelled, strengths),
-        "factored": landscape.factored_certificate(params, labelled, ridge),
-        "joint": lipschitz.joint_certificate(labelled, params, other),
-    }
+    return Block(features, weights, point, move)
 
 
 @functools.lru_cache(maxsize=16)
-def points(effort: Effort, shape: tuple[int, int, int, int]) -> Found:
-    """Return the certificates of random points and of those which attain a bound."""
+def _points(effort: Effort, shape: tuple[int, int, int, int]) -> Trial:
+    """Draw random points, and make those which attain a bound."""
     num, height, width, rank = shape
     rng = effort.generator(32, *shape)
     number = effort.trials(480, 8000)
@@ -196,36 +206,4 @@ def points(effort: Effort, shape: tuple[int, int, int, int]) -> Found:
     at = eighth[4]
     end.left[at], end.right[at] = 0, 0
     params = Params(left, right, bias)
-    return _point(labelled, Strengths(*strengths), params, end)
-
-
-@functools.partial(jax.jit, compiler_options=CHEAP)
-@jax.vmap
-def _recursion(
-    lengths: jax.Array, constant: jax.Array, exponent: jax.Array
-) -> tuple[Certificate, Certificate]:
-    return (
-        rates.linear_recursion_certificate(lengths, constant, exponent),
-        rates.power_recursion_certificate(lengths, constant, exponent),
-    )
-
-
-@functools.lru_cache(maxsize=2)
-def recursions(effort: Effort) -> tuple[Certificate, Certificate]:
-    """Return the certificates of sequences which attain SBLR-Eq27."""
-    rng = effort.generator(33)
-    number = effort.trials(200, 4000)
-    exponents = rng.uniform(0.05, 0.95, number)
-    exponents[:20] = 0.5
-    constants = _sizes(rng, -2, 2, number)
-    last = rng.uniform(0.1, 1, number)
-    lengths = [last]
-    powers = (1 - exponents) / exponents
-    for _ in range(60):  # S + S = S' + C (S' - S)^power, by bisection over S' - S
-        low, high = np.zeros(number), lengths[-1]
-        for _ in range(60):
-            fall = (low + high) / 2
-            is_short = lengths[-1] - fall > fall + constants * fall**powers
-            low, high = np.where(is_short, fall, low), np.where(is_short, high, fall)
-        lengths.append(lengths[-1] - high)
-    return _recursion(np.stack(lengths, axis=1), constants, exponents)
+    return Trial(labelled, Strengths(*strengths), params, end)

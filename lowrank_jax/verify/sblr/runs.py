@@ -14,18 +14,16 @@ from jax import lax
 from jax.flatten_util import ravel_pytree
 
 from lowrank_jax.batch.sblr import bcpd, fista
-from lowrank_jax.batch.sblr.block_step import Search
 from lowrank_jax.linalg import penalties
 from lowrank_jax.models import bilinear_logit
 from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.streams.matrices import Labelled
-from lowrank_jax.theory.sblr import limits as bilinear
+from lowrank_jax.theory.sblr import limits
 from lowrank_jax.theory.sblr.descent import Sweeps
 from lowrank_jax.theory.sblr.landscape import Strengths
-from lowrank_jax.verify.statement import Effort
+from lowrank_jax.verify.statement import Effort, cheaply
 
 __all__ = [
-    "CHEAP",
     "ISOLATED",
     "KINDS",
     "Ends",
@@ -59,13 +57,6 @@ KINDS = {
 }
 #: Those whose limit is a point by itself, whatever the rank.
 ISOLATED = ("elastic net", "ridge, rank one", "absolute values", "one column")
-
-
-#: Options for programs that run once: less time to compile, more to run.
-CHEAP = {
-    "xla_backend_optimization_level": 0,
-    "xla_llvm_disable_expensive_passes": True,
-}
 
 
 class Problems(NamedTuple):
@@ -140,13 +131,12 @@ def _run(problem: Problems, num_sweeps: int) -> tuple[Sweeps, jax.Array]:
     """Run Algorithm 2 with the backtracking of the paper."""
     labelled, strengths, start, least = problem
     parts = bcpd.stages(
-        strengths.left(),
-        strengths.right(),
-        Search("backtracking", 1.5, least),
-        solver="proximal",
-        tolerance=0.0,
-        block_tolerance=1.0,
-        max_block_steps=1,
+        bcpd.Settings(
+            left_penalty=strengths.left(),
+            right_penalty=strengths.right(),
+            least_constant=least,
+            tolerance=0.0,
+        )
     )
     given = labelled.targets, labelled.weights
     features = bilinear_logit.left_features(labelled, start.right)
@@ -199,7 +189,7 @@ def ends(effort: Effort) -> Ends:
     return Ends(last, sweeps.objectives[:, -1], stationarity[:, -1])
 
 
-@functools.partial(jax.jit, compiler_options=CHEAP)
+@cheaply
 @jax.vmap
 def _local(
     labelled: Labelled,
@@ -212,7 +202,7 @@ def _local(
     flat, restore = ravel_pytree(limit)
 
     def sweep(vector: jax.Array) -> jax.Array:
-        moved = bilinear.fixed_sweep(
+        moved = limits.fixed_sweep(
             restore(vector),
             labelled,
             strengths.left(),
@@ -253,20 +243,20 @@ def _constants(
 def local(effort: Effort) -> Local:
     """Run again from near the limits which are isolated and have been reached."""
     kinds, problems, *_ = runs(effort)
-    limits = ends(effort)
+    end = ends(effort)
     reached = np.isin(kinds, ISOLATED)
-    reached &= limits.stationarity < 1e-13
+    reached &= end.stationarity < 1e-13
     places = np.flatnonzero(reached)
     size = ROWS * RANK + COLUMNS * RANK + 1
     shares = effort.generator(22).uniform(-1, 1, (len(places), size))
-    given = problems.labelled, problems.strengths, limits.params
+    given = problems.labelled, problems.strengths, end.params
     labelled, strengths, params = select(given, places)
     constants = [_constants(*each) for each in zip(*labelled[:3], *params, strict=True)]
     found = _local(labelled, strengths, params, np.asarray(constants), shares)
     return Local(*jax.device_get(found))
 
 
-@functools.partial(jax.jit, compiler_options=CHEAP)
+@cheaply
 @jax.vmap
 def _convex(
     labelled: Labelled, strengths: Strengths

@@ -13,15 +13,40 @@ from lowrank_jax.features import mapping
 from lowrank_jax.models import tensor as models
 from lowrank_jax.theory.certificate import Certificate, equal
 from lowrank_jax.theory.tm import construction
-from lowrank_jax.verify.statement import Effort, Found, Statement
-from lowrank_jax.verify.tm import steps
+from lowrank_jax.verify.statement import (
+    Certify,
+    Effort,
+    Found,
+    checked,
+    fails,
+    proved,
+)
 
-__all__ = ["STATEMENTS"]
+__all__: list[str] = []
 
 _equal = jax.jit(equal)
 
 
-def _merging(effort: Effort) -> Iterator[Found]:
+@fails(
+    "TM-T1",
+    "numbers of a rank-1 tensor fit each tensor of one mode less",
+    construction.arrangement_certificate,
+    "printed",
+)
+def _no_merging(certify: Certify, effort: Effort) -> Iterator[Found]:
+    primes = np.array([2, 3, 5, 7])
+    yield Found(_arranged(certify, primes, (2, 2)), "2, 3, 5, 7: 4 x 1 x 1 in 2 x 2")
+    found = _arranged(certify, _powers(2, 3, 5), (3, 3))
+    yield Found(found, "2^a 3^b 5^c: 2 x 2 x 2 in 3 x 3, padded")
+
+
+@proved(
+    "TM-T1",
+    "two modes of a CP tensor made one keep every weight and the rank",
+    construction.merge_certificate,
+    "corrected",
+)
+def _merging(certify: Certify, effort: Effort) -> Iterator[Found]:
     rng = effort.generator(1)
     number = effort.trials(400, 6000)
     drawn = {
@@ -32,13 +57,13 @@ def _merging(effort: Effort) -> Iterator[Found]:
     @jax.jit
     def check(drawn: list) -> list[Certificate]:
         pairs = [(params, mode) for params in drawn for mode in range(len(params) - 1)]
-        merge = construction.merge_certificate
-        return [jax.vmap(lambda p, d=d: merge(p, d))(params) for params, d in pairs]
+        return [jax.vmap(lambda p, d=d: certify(p, d))(params) for params, d in pairs]
 
     names = [f"modes {d}, {d + 1} of {s}" for s in drawn for d in range(len(s) - 1)]
     for found, name in zip(check(list(drawn.values())), names, strict=True):
         yield Found(found, name)
-    table = _arranged(_powers(2, 3, 5), (2, 4))
+    arranged = construction.arrangement_certificate
+    table = _arranged(arranged, _powers(2, 3, 5), (2, 4))
     yield Found(table, "2^a 3^b 5^c in a table of 2 x 4")
 
 
@@ -55,27 +80,25 @@ def _powers(*primes: int) -> np.ndarray:
     return functools.reduce(lambda a, b: np.multiply.outer(a, b), pairs).ravel()
 
 
-def _arranged(numbers: np.ndarray, sizes: tuple[int, int]) -> Certificate:
+def _arranged(
+    certify: Certify, numbers: np.ndarray, sizes: tuple[int, int]
+) -> Certificate:
     orders = np.array(list(itertools.permutations(range(len(numbers)))), np.int32)
-    check = jax.jit(construction.arrangement_certificate, static_argnums=2)
+    check = jax.jit(certify, static_argnums=2)
     return check(numbers.astype(float), orders, sizes)
 
 
-def _no_merging(effort: Effort) -> Iterator[Found]:
-    primes = np.array([2, 3, 5, 7])
-    yield Found(_arranged(primes, (2, 2)), "2, 3, 5, 7: 4 x 1 x 1 in 2 x 2")
-    yield Found(
-        _arranged(_powers(2, 3, 5), (3, 3)), "2^a 3^b 5^c: 2 x 2 x 2 in 3 x 3, padded"
-    )
-
-
-def _real_order(effort: Effort) -> Iterator[Found]:
+@proved(
+    "TM-N1",
+    "D V^(1/D) is least at the floor or the ceiling of ln V",
+    construction.order_certificate,
+    "real modes",
+)
+def _real_order(certify: Certify, effort: Effort) -> Iterator[Found]:
     number = effort.trials(400, 200_000)
     many = np.geomspace(1, 1e12, number).round()
     many[:150] = np.arange(1, 151)
-    check = jax.jit(
-        lambda v: construction.order_certificate(v, construction.real_parameters(v, 64))
-    )
+    check = jax.jit(lambda v: certify(v, construction.real_parameters(v, 64)))
     yield Found(check(many), "V from 1 to 1e12")
 
 
@@ -85,27 +108,43 @@ def _integer_counts(volumes: list[int]) -> tuple[np.ndarray, np.ndarray]:
     return np.array(volumes, float), np.array(counts, float)
 
 
-def _integer_order(effort: Effort) -> Iterator[Found]:
+@fails(
+    "TM-N1",
+    "integer modes too have fewest parameters at floor or ceiling of ln V",
+    construction.order_certificate,
+    "printed",
+)
+def _integer_order(certify: Certify, effort: Effort) -> Iterator[Found]:
     counts = _integer_counts([165_888, 3**11, 3**13])
-    yield Found(jax.jit(construction.order_certificate)(*counts), "V = 3^11 and others")
+    yield Found(jax.jit(certify)(*counts), "V = 3^11 and others")
 
 
-def _best_order(effort: Effort) -> Iterator[Found]:
+@checked(
+    "TM-N1",
+    "with integer modes `best_order` has the fewest parameters of all orders",
+    models.best_order,
+    "corrected",
+)
+def _best_order(certify: Certify, effort: Effort) -> Iterator[Found]:
     rng = effort.generator(2)
     number = effort.trials(120, 1200)
     drawn = (2 ** rng.uniform(0, 24, number)).astype(int).tolist()
     volumes = [*range(1, 40), 3**11, 3**13, 1_334_025, *drawn][:number]
     _, counts = _integer_counts(volumes)
-    chosen = [
-        sum(models.mode_sizes(v, models.best_order(v, integer=True))) for v in volumes
-    ]
+    orders = [certify(volume, integer=True) for volume in volumes]
+    chosen = [sum(sizes) for sizes in map(models.mode_sizes, volumes, orders)]
     yield Found(_equal(np.array(chosen, float), counts.min(1)), "integer modes")
     listed = counts[volumes.index(1_334_025), 9:15]
     expected = np.array([42.0, 41, 40, 39, 39, 40])
     yield Found(_equal(listed, expected), "V = 1334025: 39 at D = 13, 14")
 
 
-def _padding(effort: Effort) -> Iterator[Found]:
+@proved(
+    "TM-N2",
+    "of D + 1 near-equal sizes least padding and least sum are the same",
+    construction.padding_certificate,
+)
+def _padding(certify: Certify, effort: Effort) -> Iterator[Found]:
     rng = effort.generator(3)
     number = effort.trials(400, 20_000)
     volumes = np.floor(2 ** rng.uniform(0, 30, number))
@@ -114,7 +153,7 @@ def _padding(effort: Effort) -> Iterator[Found]:
 
     @jax.jit
     def check(volumes: jax.Array) -> list[Certificate]:
-        return [construction.padding_certificate(volumes, order) for order in orders]
+        return [certify(volumes, order) for order in orders]
 
     for order, found in zip(orders, check(volumes), strict=True):
         yield Found(found, f"least sum, D = {order}")
@@ -132,13 +171,17 @@ def _least_padding(volume: int, order: int) -> int:
     return min(product for product in products if product >= volume)
 
 
-def _printed_sizes(effort: Effort) -> Iterator[Found]:
+@checked(
+    "TM-N2",
+    "the sizes of TM-E1 belong to V from 1332871 to 1334025, and no other",
+    models.mode_sizes,
+    "sizes of E1",
+)
+def _printed_sizes(certify: Certify, effort: Effort) -> Iterator[Found]:
     wanted = {2: (1155, 1155), 3: (110, 110, 111), 4: (34,) * 4}
     volumes = range(1_331_000, 1_336_400)
     fitting = [
-        v
-        for v in volumes
-        if all(models.mode_sizes(v, d) == sizes for d, sizes in wanted.items())
+        v for v in volumes if all(certify(v, d) == sizes for d, sizes in wanted.items())
     ]
     fitting = fitting or [0]
     ends = np.array([fitting[0], fitting[-1], len(fitting)], float)
@@ -148,7 +191,12 @@ def _printed_sizes(effort: Effort) -> Iterator[Found]:
     yield Found(_equal(sums, np.array([2310.0, 331, 136])), "parameters")
 
 
-def _norms(effort: Effort) -> Iterator[Found]:
+@proved(
+    "TM-N4",
+    "||T||^2 is the product of ||w^d||^2; moving w^d moves T by B ||dw||^2",
+    construction.norm_certificate,
+)
+def _norms(certify: Certify, effort: Effort) -> Iterator[Found]:
     rng = effort.generator(4)
     number = effort.trials(400, 6000)
     many = (((2, 3, 2), 3),) if effort.is_quick else (((1, 1), 1), ((2, 3, 2), 3))
@@ -158,7 +206,7 @@ def _norms(effort: Effort) -> Iterator[Found]:
     @jax.jit
     def check(drawn: list, vectors: list) -> list[tuple[Certificate, Certificate]]:
         change = jax.vmap(lambda p, v: construction.change_certificate(p, 0, v))
-        norm = jax.vmap(construction.norm_certificate)
+        norm = jax.vmap(certify)
         return [(norm(p), change(p, v)) for p, v in zip(drawn, vectors, strict=True)]
 
     for found, (sizes, h) in zip(check(drawn, vectors), many, strict=True):
@@ -166,7 +214,12 @@ def _norms(effort: Effort) -> Iterator[Found]:
         yield Found(found[1], f"change of {sizes}, {h} components")
 
 
-def _mappings(effort: Effort) -> Iterator[Found]:
+@proved(
+    "TM-Alg1",
+    "both mappings give every feature a cell of its own",
+    construction.mapping_certificate,
+)
+def _mappings(certify: Certify, effort: Effort) -> Iterator[Found]:
     rng = effort.generator(5)
     many: dict[tuple[int, ...], np.ndarray] = {}
     shapes: tuple[tuple[int, ...], ...] = ((1,), (2, 2, 3), (10, 10), (5, 5, 6, 6))
@@ -183,16 +236,22 @@ def _mappings(effort: Effort) -> Iterator[Found]:
 
     @jax.jit
     def check(many: list) -> list[Certificate]:
-        count = construction.mapping_certificate
         pairs = zip(many, map(math.prod, sizes_of), strict=True)
-        return [jax.vmap(lambda p, n=n: count(p, n))(places) for places, n in pairs]
+        return [jax.vmap(lambda p, n=n: certify(p, n))(places) for places, n in pairs]
 
     sizes_of = list(many)
     for found, sizes in zip(check(list(many.values())), sizes_of, strict=True):
         yield Found(found, f"features in {sizes}")
 
 
-def _energies(effort: Effort) -> Iterator[Found]:
+@checked(
+    "TM-Alg1",
+    "sorted by weight, rank 1 holds at least the energy it holds unsorted",
+    construction.energy_certificate,
+    "energy",
+    is_tight=False,
+)
+def _energies(certify: Certify, effort: Effort) -> Iterator[Found]:
     rng = effort.generator(6)
     for sizes in ((30, 30), (10, 10, 9)):
         volume = math.prod(sizes)
@@ -211,90 +270,6 @@ def _energies(effort: Effort) -> Iterator[Found]:
                 )
                 laid = [mapping.mapped(weights, place, sizes) for place in places]
                 pairs.append([mapping.rank_one_energy(t, 10) for t in laid])
-        check = jax.jit(construction.energy_certificate)
-        yield Found(check(*np.array(pairs).T), f"independent weights in {sizes}")
-
-
-_TENSOR = "lowrank_jax.theory.tm.construction."
-
-STATEMENTS: tuple[Statement, ...] = (
-    Statement(
-        id="TM-T1",
-        words="numbers of a rank-1 tensor fit each tensor of one mode less",
-        status="printed-form-fails",
-        function=_TENSOR + "arrangement_certificate",
-        check=_no_merging,
-        form="printed",
-    ),
-    Statement(
-        id="TM-T1",
-        words="two modes of a CP tensor made one keep every weight and the rank",
-        status="proved",
-        function=_TENSOR + "merge_certificate",
-        check=_merging,
-        form="corrected",
-    ),
-    Statement(
-        id="TM-N1",
-        words="D V^(1/D) is least at the floor or the ceiling of ln V",
-        status="proved",
-        function=_TENSOR + "order_certificate",
-        check=_real_order,
-        form="real modes",
-    ),
-    Statement(
-        id="TM-N1",
-        words="integer modes too have fewest parameters at floor or ceiling of ln V",
-        status="printed-form-fails",
-        function=_TENSOR + "order_certificate",
-        check=_integer_order,
-        form="printed",
-    ),
-    Statement(
-        id="TM-N1",
-        words="with integer modes `best_order` has the fewest parameters of all orders",
-        status="checked",
-        function=_TENSOR + "order_certificate",
-        check=_best_order,
-        form="corrected",
-    ),
-    Statement(
-        id="TM-N2",
-        words="of D + 1 near-equal sizes least padding and least sum are the same",
-        status="proved",
-        function=_TENSOR + "padding_certificate",
-        check=_padding,
-    ),
-    Statement(
-        id="TM-N2",
-        words="the sizes of TM-E1 belong to V from 1332871 to 1334025, and no other",
-        status="checked",
-        function="lowrank_jax.models.tensor.mode_sizes",
-        check=_printed_sizes,
-        form="sizes of E1",
-    ),
-    Statement(
-        id="TM-N4",
-        words="||T||^2 is the product of ||w^d||^2; moving w^d moves T by B ||dw||^2",
-        status="proved",
-        function=_TENSOR + "norm_certificate",
-        check=_norms,
-    ),
-    Statement(
-        id="TM-Alg1",
-        words="both mappings give every feature a cell of its own",
-        status="proved",
-        function=_TENSOR + "mapping_certificate",
-        check=_mappings,
-    ),
-    Statement(
-        id="TM-Alg1",
-        words="sorted by weight, rank 1 holds at least the energy it holds unsorted",
-        status="checked",
-        function=_TENSOR + "energy_certificate",
-        check=_energies,
-        is_tight=False,
-        form="energy",
-    ),
-    *steps.STATEMENTS,
-)
+        yield Found(
+            jax.jit(certify)(*np.array(pairs).T), f"independent weights in {sizes}"
+        )

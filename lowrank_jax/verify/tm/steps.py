@@ -18,11 +18,18 @@ from lowrank_jax import streams
 from lowrank_jax.data import lists as data
 from lowrank_jax.models.tensor import Shape
 from lowrank_jax.online import tensor_mira
-from lowrank_jax.theory.certificate import at_most, equal
+from lowrank_jax.theory.certificate import equal
 from lowrank_jax.theory.tm import steps as pa
-from lowrank_jax.verify.statement import Effort, Found, Statement
+from lowrank_jax.verify.statement import (
+    Certify,
+    Effort,
+    Found,
+    checked,
+    fails,
+    proved,
+)
 
-__all__ = ["STATEMENTS"]
+__all__: list[str] = []
 
 _SIZE, _ORDER, _COMPONENTS, _SWEEPS = 3, 2, 2, 3
 _ROUND = _ORDER * _COMPONENTS  # sub-steps of one sweep
@@ -159,7 +166,7 @@ class _Learnt(NamedTuple):
 
 
 @functools.lru_cache
-def _learnt(effort: Effort, step: str) -> _Learnt:
+def _learnt(effort: Effort, step: str, make: Certify) -> _Learnt:
     """Let the learner do the rounds: two candidates, the worse without features."""
     vectors, difference, cost, limit = _rounds(effort, *_MAIN)
     number, num_cells = len(cost), _SIZE**_ORDER
@@ -175,9 +182,7 @@ def _learnt(effort: Effort, step: str) -> _Learnt:
 
     def one(corpus: streams.lists.Stream, inputs: tuple) -> _Learnt:
         vectors, limit, index = inputs
-        learner = tensor_mira.learner(
-            shape=shape, step=step, max_step_size=limit, dtype=jnp.float64
-        )
+        learner = make(shape=shape, step=step, max_step_size=limit, dtype=jnp.float64)
         start = tensor_mira.State(tuple(vectors), None, jnp.zeros((), jnp.int32))
         state, info = learner.update(start, corpus.example(index))
         return _Learnt(jnp.stack(state.params), info)
@@ -187,56 +192,17 @@ def _learnt(effort: Effort, step: str) -> _Learnt:
     return jax.device_get(run(streams.lists.stream(lists), inputs))
 
 
-_descent = jax.jit(pa.descent_certificate)
-_solution = jax.jit(pa.solution_certificate)
-_comparison = jax.jit(pa.comparison_certificate)
-_objective = jax.jit(pa.objective_certificate)
-_equal = jax.jit(equal, static_argnames="num_axes")
-
-
-def _step_descent(step: str, effort: Effort) -> Iterator[Found]:
-    for shape in _shapes(effort):
-        found = _traces(effort, step, *shape)
-        certificate = _descent(found.problem, found.before, found.after)
-        yield Found(certificate, f"sub-steps of rounds, {shape[0]} modes of {shape[1]}")
-
-
-def _step_solves(step: str, effort: Effort) -> Iterator[Found]:
-    rng = effort.generator(7)
-    for shape in _shapes(effort):
-        found = _traces(effort, step, *shape)
-        problem = found.problem if step == _EXACT else found.target
-        certificate = _solution(problem, found.after)
-        yield Found(certificate, f"sub-steps of rounds, {shape[0]} modes of {shape[1]}")
-        for share in (0, 0.5, 0.999, 1.001, 2):
-            other = problem.centre + share * (found.after - problem.centre)
-            certificate = _comparison(problem, found.after, other)
-            yield Found(certificate, f"the step times {share}")
-        size = np.sqrt((found.after**2).sum(-1, keepdims=True))
-        for spread in (1e-3, 1.0):
-            other = found.after + spread * size * rng.normal(size=found.after.shape)
-            certificate = _comparison(problem, found.after, other)
-            yield Found(certificate, f"vectors at distance {spread}")
-
-
-def _objective_falls(step: str, effort: Effort) -> Iterator[Found]:
-    for shape in _shapes(effort):
-        found = _traces(effort, step, *shape)
-        certificate = _objective(found.objectives, found.scale)
-        yield Found(certificate, f"{_SWEEPS} sweeps, {shape[0]} modes of {shape[1]}")
-    if effort.is_quick and step == _EXACT:
-        return
-    info = _learnt(effort, step).info
-    ends = np.stack([info.objective, info.objective_after], axis=1)
-    size = _traces(effort, step, *_MAIN).scale[:, _ROUND - 1 : _ROUND]
-    yield Found(_objective(ends, size), "rounds of the learner")
-
-
-def _learner_rounds(effort: Effort) -> Iterator[Found]:
+@checked(
+    "TM-Alg2",
+    "the learner's round is Eq6 (or DR-T1, DR-T2) in each vector in turn",
+    tensor_mira.learner,
+)
+def _learner_rounds(certify: Certify, effort: Effort) -> Iterator[Found]:
+    same = jax.jit(equal, static_argnames="num_axes")
     for step in (_PAPER, _BCD) if effort.is_quick else (_PAPER, _EXACT, _BCD):
-        learnt, found = _learnt(effort, step), _traces(effort, step, *_MAIN)
+        learnt, found = _learnt(effort, step, certify), _traces(effort, step, *_MAIN)
         is_mistake = learnt.info.is_mistake
-        certificate = _equal(
+        certificate = same(
             _dense(learnt.vectors),
             _dense(found.vectors[:, _ROUND - 1]),
             num_axes=_ORDER,
@@ -244,7 +210,7 @@ def _learner_rounds(effort: Effort) -> Iterator[Found]:
             scale=np.sqrt(found.scale[:, _ROUND - 1]),
         )
         yield Found(certificate, f"tensors after a round, {step}")
-        certificate = _equal(
+        certificate = same(
             learnt.info.objective_after,
             found.objectives[:, _ROUND],
             assumptions_met=is_mistake,
@@ -253,34 +219,149 @@ def _learner_rounds(effort: Effort) -> Iterator[Found]:
         yield Found(certificate, f"objective after a round, {step}")
 
 
-def _only_first(effort: Effort) -> Iterator[Found]:
-    check = jax.jit(jax.vmap(pa.only_first_certificate))
+@fails(
+    "TM-Eq6",
+    "the step min{C, .} does not raise the objective of its sub-problem",
+    pa.descent_certificate,
+    "printed",
+    step=_PAPER,
+)
+@proved(
+    "TM-Eq6",
+    "the step min{C/B, .} does not raise the objective of its sub-problem",
+    pa.descent_certificate,
+    "corrected",
+    step=_EXACT,
+)
+def _step_descent(certify: Certify, effort: Effort, *, step: str) -> Iterator[Found]:
+    for shape in _shapes(effort):
+        found = _traces(effort, step, *shape)
+        certificate = jax.jit(certify)(found.problem, found.before, found.after)
+        yield Found(certificate, f"sub-steps of rounds, {shape[0]} modes of {shape[1]}")
+
+
+@fails(
+    "TM-Eq6(b)",
+    "a round moves all D H vectors",
+    pa.all_move_certificate,
+    "printed",
+)
+def _all_move(certify: Certify, effort: Effort) -> Iterator[Found]:
+    is_met: Any = ~_traces(effort, _PAPER, *_MAIN).is_clipped[:, 0]
+    learnt = _learnt(effort, _PAPER, tensor_mira.learner)
+    is_met &= learnt.info.is_mistake
+    before = _rounds(effort, *_MAIN).vectors
+    found = jax.jit(jax.vmap(certify))(before, learnt.vectors, is_met)
+    yield Found(found, "first step unclipped")
+
+
+@proved(
+    "TM-Eq6(b)",
+    "after an unclipped first step of Eq6 no vector but w_1^1 moves",
+    pa.only_first_certificate,
+    "corrected",
+)
+def _only_first(certify: Certify, effort: Effort) -> Iterator[Found]:
+    check = jax.jit(jax.vmap(certify))
     is_clipped = _traces(effort, _PAPER, *_MAIN).is_clipped[:, 0]
-    before, after = _rounds(effort, *_MAIN).vectors, _learnt(effort, _PAPER).vectors
+    before = _rounds(effort, *_MAIN).vectors
+    after = _learnt(effort, _PAPER, tensor_mira.learner).vectors
     yield Found(check(before, after, is_clipped), "rounds of the learner")
 
 
-def _all_move(effort: Effort) -> Iterator[Found]:
-    """Ask that each vector moves, by a share of its length too small to be seen."""
-    before, after = _rounds(effort, *_MAIN).vectors, _learnt(effort, _PAPER).vectors
-    moved = np.abs(after - before).max(3).min((1, 2))
-    is_met: Any = ~_traces(effort, _PAPER, *_MAIN).is_clipped[:, 0]
-    is_met &= _learnt(effort, _PAPER).info.is_mistake
-    least = 1e-9 * np.abs(before).max((1, 2, 3))
-    yield Found(at_most(least, moved, assumptions_met=is_met), "first step unclipped")
+@fails(
+    "TM-N5",
+    "under Eq6 the objective (3) never rises",
+    pa.objective_certificate,
+    "printed",
+    step=_PAPER,
+)
+@fails(
+    "TM-N5",
+    "under min{C/B, .}, which solves TM-N4, the objective (3) never rises",
+    pa.objective_certificate,
+    "printed, exact step",
+    step=_EXACT,
+)
+@proved(
+    "TM-N5",
+    "under DR-T2 the objective (3) never rises, in any number of sweeps",
+    pa.objective_certificate,
+    "corrected",
+    step=_BCD,
+)
+def _objective_falls(certify: Certify, effort: Effort, *, step: str) -> Iterator[Found]:
+    certify = jax.jit(certify)
+    for shape in _shapes(effort):
+        found = _traces(effort, step, *shape)
+        certificate = certify(found.objectives, found.scale)
+        yield Found(certificate, f"{_SWEEPS} sweeps, {shape[0]} modes of {shape[1]}")
+    if effort.is_quick and step == _EXACT:
+        return
+    info = _learnt(effort, step, tensor_mira.learner).info
+    ends = np.stack([info.objective, info.objective_after], axis=1)
+    size = _traces(effort, step, *_MAIN).scale[:, _ROUND - 1 : _ROUND]
+    yield Found(certify(ends, size), "rounds of the learner")
 
 
-def _components(effort: Effort) -> Iterator[Found]:
-    check = jax.jit(jax.vmap(pa.components_certificate))
+@proved(
+    "TM-I1",
+    "equal components stay equal while every step is clipped",
+    pa.components_certificate,
+)
+def _components(certify: Certify, effort: Effort) -> Iterator[Found]:
+    check = jax.jit(jax.vmap(certify))
     for step in (_PAPER,) if effort.is_quick else (_PAPER, _EXACT):
         is_clipped = _traces(effort, step, *_MAIN).is_clipped[:, :_ROUND].all(1)
-        after = _learnt(effort, step).vectors
+        after = _learnt(effort, step, tensor_mira.learner).vectors
         certificate = check(after, is_clipped & _has_equal(len(after)))
         yield Found(certificate, f"rounds of the learner, {step}")
 
 
-def _rises(effort: Effort, *, value: bool) -> Iterator[Found]:
-    function = jax.jit(pa.rise_value_certificate if value else pa.rise_certificate)
+@proved(
+    "DR-T1",
+    "w_t + min{C/B, [.]_+ / ||dphi||^2} dphi solves the sub-problem of TM-N4",
+    pa.solution_certificate,
+    step=_EXACT,
+)
+@proved(
+    "DR-T2",
+    "the same step from g/B minimises the objective (3) in one vector",
+    pa.solution_certificate,
+    step=_BCD,
+)
+def _step_solves(certify: Certify, effort: Effort, *, step: str) -> Iterator[Found]:
+    certify, compare = jax.jit(certify), jax.jit(pa.comparison_certificate)
+    rng = effort.generator(7)
+    for shape in _shapes(effort):
+        found = _traces(effort, step, *shape)
+        problem = found.problem if step == _EXACT else found.target
+        certificate = certify(problem, found.after)
+        yield Found(certificate, f"sub-steps of rounds, {shape[0]} modes of {shape[1]}")
+        for share in (0, 0.5, 0.999, 1.001, 2):
+            other = problem.centre + share * (found.after - problem.centre)
+            certificate = compare(problem, found.after, other)
+            yield Found(certificate, f"the step times {share}")
+        size = np.sqrt((found.after**2).sum(-1, keepdims=True))
+        for spread in (1e-3, 1.0):
+            other = found.after + spread * size * rng.normal(size=found.after.shape)
+            certificate = compare(problem, found.after, other)
+            yield Found(certificate, f"vectors at distance {spread}")
+
+
+@proved(
+    "DR-T3",
+    "a step of length a raises the sub-problem if and only if a > 2C/B",
+    pa.rise_certificate,
+)
+@proved(
+    "DR-T3",
+    "a step of length a adds a ||dphi||^2 (B a / 2 - C) to the sub-problem",
+    pa.rise_value_certificate,
+    "value",
+)
+def _rises(certify: Certify, effort: Effort) -> Iterator[Found]:
+    certify = jax.jit(certify)
     rng = effort.generator(8)
     number = effort.trials(400, 50_000)
     for size in (4,) if effort.is_quick else (1, 4):
@@ -292,112 +373,7 @@ def _rises(effort: Effort, *, value: bool) -> Iterator[Found]:
         short = 10 ** rng.uniform(-3, 3, number)
         problem = pa.Subproblem(centre, phi, short + _dot(centre, phi), weight, limit)
         step = np.minimum(limit, short / _dot(phi, phi))  # TM-Eq6
-        yield Found(function(problem, step), f"steps of Eq6, n = {size}")
+        yield Found(certify(problem, step), f"steps of Eq6, n = {size}")
     found = _traces(effort, _PAPER, *_MAIN)
     step = np.where(found.is_clipped, found.problem.limit, 0)
-    yield Found(function(found.problem, step), "clipped sub-steps of rounds")
-
-
-_THEORY = "lowrank_jax.theory.tm.steps."
-
-STATEMENTS: tuple[Statement, ...] = (
-    Statement(
-        id="TM-Alg2",
-        words="the learner's round is Eq6 (or DR-T1, DR-T2) in each vector in turn",
-        status="checked",
-        function="lowrank_jax.online.tensor_mira.learner",
-        check=_learner_rounds,
-    ),
-    Statement(
-        id="TM-Eq6",
-        words="the step min{C, .} does not raise the objective of its sub-problem",
-        status="printed-form-fails",
-        function=_THEORY + "descent_certificate",
-        check=functools.partial(_step_descent, _PAPER),
-        form="printed",
-    ),
-    Statement(
-        id="TM-Eq6",
-        words="the step min{C/B, .} does not raise the objective of its sub-problem",
-        status="proved",
-        function=_THEORY + "descent_certificate",
-        check=functools.partial(_step_descent, _EXACT),
-        form="corrected",
-    ),
-    Statement(
-        id="TM-Eq6(b)",
-        words="a round moves all D H vectors",
-        status="printed-form-fails",
-        function=_THEORY + "only_first_certificate",
-        check=_all_move,
-        form="printed",
-    ),
-    Statement(
-        id="TM-Eq6(b)",
-        words="after an unclipped first step of Eq6 no vector but w_1^1 moves",
-        status="proved",
-        function=_THEORY + "only_first_certificate",
-        check=_only_first,
-        form="corrected",
-    ),
-    Statement(
-        id="TM-N5",
-        words="under Eq6 the objective (3) never rises",
-        status="printed-form-fails",
-        function=_THEORY + "objective_certificate",
-        check=functools.partial(_objective_falls, _PAPER),
-        form="printed",
-    ),
-    Statement(
-        id="TM-N5",
-        words="under min{C/B, .}, which solves TM-N4, the objective (3) never rises",
-        status="printed-form-fails",
-        function=_THEORY + "objective_certificate",
-        check=functools.partial(_objective_falls, _EXACT),
-        form="printed, exact step",
-    ),
-    Statement(
-        id="TM-N5",
-        words="under DR-T2 the objective (3) never rises, in any number of sweeps",
-        status="proved",
-        function=_THEORY + "objective_certificate",
-        check=functools.partial(_objective_falls, _BCD),
-        form="corrected",
-    ),
-    Statement(
-        id="TM-I1",
-        words="equal components stay equal while every step is clipped",
-        status="proved",
-        function=_THEORY + "components_certificate",
-        check=_components,
-    ),
-    Statement(
-        id="DR-T1",
-        words="w_t + min{C/B, [.]_+ / ||dphi||^2} dphi solves the sub-problem of TM-N4",
-        status="proved",
-        function=_THEORY + "solution_certificate",
-        check=functools.partial(_step_solves, _EXACT),
-    ),
-    Statement(
-        id="DR-T2",
-        words="the same step from g/B minimises the objective (3) in one vector",
-        status="proved",
-        function=_THEORY + "solution_certificate",
-        check=functools.partial(_step_solves, _BCD),
-    ),
-    Statement(
-        id="DR-T3",
-        words="a step of length a raises the sub-problem if and only if a > 2C/B",
-        status="proved",
-        function=_THEORY + "rise_certificate",
-        check=functools.partial(_rises, value=False),
-    ),
-    Statement(
-        id="DR-T3",
-        words="a step of length a adds a ||dphi||^2 (B a / 2 - C) to the sub-problem",
-        status="proved",
-        function=_THEORY + "rise_value_certificate",
-        check=functools.partial(_rises, value=True),
-        form="value",
-    ),
-)
+    yield Found(certify(found.problem, step), "clipped sub-steps of rounds")

@@ -89,7 +89,7 @@ evaluate = jax.jit(crf.negative_log_likelihood)  # one program for all tests of 
 def assert_likelihood_equals_enumeration(name, flat, num_lanes):
     task = short_task(name)
     value, gradient = evaluate(
-        to_params(task.space, flat), crf.lay_out(task, num_lanes=num_lanes)
+        to_params(task.space, flat), streams.lanes.lanes(task, num_lanes=num_lanes)
     )
     expected, expected_gradient = likelihood_of(name)(flat)
     np.testing.assert_allclose(value, expected, rtol=1e-10)
@@ -126,7 +126,7 @@ def test_pairwise_scores_of_any_spread_are_right(name):
 @each_task
 def test_gradient_equals_finite_differences(name):
     task = short_task(name)
-    flat, lanes = random_vector(task.space), crf.lay_out(task, num_lanes=3)
+    flat, lanes = random_vector(task.space), streams.lanes.lanes(task, num_lanes=3)
     gradient = evaluate(to_params(task.space, flat), lanes)[1]
     rng, step = np.random.default_rng(0), 1e-5
     for _ in range(5):
@@ -148,7 +148,7 @@ STRENGTH = 1.5
 @functools.cache
 def lanes_and_update(penalty):
     """Compile an update with a traced strength; return the corpus and the start too."""
-    lanes = crf.lay_out(short_task("mixed"), num_lanes=3)
+    lanes = streams.lanes.lanes(short_task("mixed"), num_lanes=3)
 
     def learner(strength):
         return crf.learner(
@@ -290,7 +290,7 @@ def test_pseudo_gradient_is_zero_exactly_in_the_subdifferential():
 @pytest.mark.parametrize("x64", [True, False])
 def test_types_are_kept_so_that_one_program_serves_all_iterations(penalty, x64):
     with jax.enable_x64(x64):
-        lanes = crf.lay_out(random_task(**TASKS["mixed"]))
+        lanes = streams.lanes.lanes(random_task(**TASKS["mixed"]))
         learner = crf.learner(penalty=penalty, memory_size=3)
         state = jax.eval_shape(learner.init, jax.random.key(0), lanes)
         new, info = jax.eval_shape(learner.update, state, lanes)
@@ -305,7 +305,7 @@ def test_types_are_kept_so_that_one_program_serves_all_iterations(penalty, x64):
 def test_float32_with_x64_off_comes_to_the_minimum_of_float64(penalty):
     with jax.enable_x64(False):
         learner = crf.learner(penalty=penalty, strength=STRENGTH, tolerance=1e-6)
-        lanes = crf.lay_out(short_task("mixed"))
+        lanes = streams.lanes.lanes(short_task("mixed"))
         runs = loops.passes(
             learner, streams.Whole(lanes), key=jax.random.key(0), num_passes=100
         )
@@ -323,9 +323,9 @@ def test_bad_input_is_refused():
     with pytest.raises(InputError, match="token 2 is not known"):
         labels = np.array(task.labels)
         labels[2] = -1
-        crf.lay_out(dataclasses.replace(task, labels=labels))
+        streams.lanes.lanes(dataclasses.replace(task, labels=labels))
     with pytest.raises(InputError, match="no token"):
-        crf.lay_out(
+        streams.lanes.lanes(
             dataclasses.replace(
                 task,
                 feature_ids=task.feature_ids[:0],

@@ -9,6 +9,7 @@ import pytest
 
 from lowrank_jax import loops, streams
 from lowrank_jax.batch.sblr import bcpd, streamed
+from lowrank_jax.batch.sblr.start import start_params
 from lowrank_jax.checks import InputError
 from lowrank_jax.linalg import penalties
 from lowrank_jax.models import bilinear_logit, lipschitz
@@ -143,7 +144,7 @@ def test_starts_are_singular_vectors_of_the_means():
         ("label", omega * (y[:, 0] - 0.5), 1),
     ):
         u, _, vt = np.linalg.svd(np.einsum("n,nst->st", shares, x))
-        found = bcpd.start_params(labelled, rank=2, start=start)
+        found = start_params(labelled, rank=2, start=start)
         for j in range(2):
             outer = np.outer(found.left[0, :, j], found.right[0, :, j])
             np.testing.assert_allclose(
@@ -248,7 +249,7 @@ def test_rank_beyond_the_matrices_is_refused_in_words():
 def test_a_given_start_is_scaled_without_its_bias():
     """The size is that of the least F, and the F of the state is that of its params."""
     labelled = task()
-    start = bcpd.start_params(labelled, rank=2)._replace(bias=jnp.array([3.0]))
+    start = start_params(labelled, rank=2)._replace(bias=jnp.array([3.0]))
     learner = bcpd.learner(rank=2, start=start, scale_start=True, **NET)
     state = learner.init(jax.random.key(0), labelled)
 
@@ -263,7 +264,7 @@ def test_a_given_start_is_scaled_without_its_bias():
 
 
 def test_options_without_effect_are_refused_in_words():
-    penalty, start = penalties.none(), bcpd.start_params(task(), rank=2)
+    penalty, start = penalties.none(), start_params(task(), rank=2)
     for sentence, options in (
         ("`left_penalty`, or `mu1` and `mu2`", {"left_penalty": penalty, "mu1": 0.1}),
         ("`left_penalty`, or `mu1` and `mu2`", {"left_penalty": penalty, "mu2": 0.1}),
@@ -282,3 +283,10 @@ def test_options_without_effect_are_refused_in_words():
         with pytest.raises(InputError, match=sentence):
             bcpd.learner(**options)
     bcpd.learner(left_penalty=penalty, mu1=0.0, nu1=0.1, rank=2, start=start)
+
+
+def test_settings_have_the_names_and_defaults_of_the_learner():
+    assert bcpd.Settings._field_defaults == bcpd.learner.__kwdefaults__
+    static, numbers = bcpd.Settings(left_penalty=penalties.none(), nu1=0.1).split()
+    assert hash(static) == hash(bcpd.Settings(left_penalty=static.left_penalty))
+    assert numbers["nu1"] == 0.1 and "mu1" not in numbers

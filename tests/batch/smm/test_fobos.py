@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from lowrank_jax import streams
 from lowrank_jax.batch.smm import fobos, smoothed, stochastic
 from lowrank_jax.batch.smm.hinge import hinge, hinge_loss, smoothed_hinge
 from lowrank_jax.batch.smm.penalties import lower_bound, proximal_step, warm_start
@@ -30,7 +31,7 @@ def task():
     corpus = Corpus((letters,), outputs, offsets, "toy")
     alphabet = alphabet_of(corpus)
     words = encode_words(alphabet, corpus)
-    return alphabet, words, fobos.lay_out(alphabet, words)
+    return alphabet, words, streams.words.lattice(alphabet, words)
 
 
 def loss_and_subgradient(table, *, has_end=False):
@@ -208,7 +209,7 @@ def test_truncated_thresholds_give_the_same_run():
 def test_one_batch_is_fobos_and_a_late_threshold_adds_up():
     alphabet, words, _ = task()
     _, trace = long_run()
-    batches = stochastic.lay_out_batches(alphabet, words, num_batches=1)
+    batches = streams.words.batches(alphabet, words, num_batches=1)
     same = jax.tree.map(lambda part: jnp.repeat(jnp.asarray(part), 5, axis=0), batches)
     settings = {"strength": 1.0, "step_size": 0.2, "dtype": jnp.float64}
     learner = stochastic.learner(num_batches=1, **settings)
@@ -218,7 +219,7 @@ def test_one_batch_is_fobos_and_a_late_threshold_adds_up():
     np.testing.assert_array_equal(info.rank, trace.rank[:5])
     assert int(final.num_rounds) == 5
 
-    batches = stochastic.lay_out_batches(alphabet, words, num_batches=3)
+    batches = streams.words.batches(alphabet, words, num_batches=3)
     assert batches.num_words == 4
     assert int(batches.num_letters.sum()) == words.num_letters
     settings["num_batches"] = 3
@@ -276,7 +277,7 @@ def test_too_little_room_or_too_few_trials_are_told(max_rank):
     alphabet, words, lattice = task()
     settings = {"svt": "truncated", "max_rank": max_rank, "strength": 0.1}
     settings |= {"num_subspace_steps": 20, "dtype": jnp.float64}
-    batches = stochastic.lay_out_batches(alphabet, words, num_batches=3)
+    batches = streams.words.batches(alphabet, words, num_batches=3)
     learner = stochastic.learner(num_batches=3, prox_every=3, **settings)
     start = learner.init(jax.random.key(0), jax.tree.map(lambda x: x[0], batches))
     info = jax.jit(lambda s: jax.lax.scan(learner.update, s, batches))(start)[1]

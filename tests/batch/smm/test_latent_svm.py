@@ -26,7 +26,7 @@ def task():
     corpus = Corpus((np.array(letters),), np.array(outputs), offsets, "toy")
     alphabet = alphabet_of(corpus)
     words = encode_words(alphabet, corpus)
-    return alphabet, words, latent_svm.lay_out(alphabet, words)
+    return alphabet, words, latent_svm.padded_words(alphabet, words)
 
 
 def enumerated(params, words, i, value_of):

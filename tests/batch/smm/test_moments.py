@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowrank_jax.batch.smm import fobos
+from lowrank_jax import streams
 from lowrank_jax.batch.smm import moments as spectral_moments
 from lowrank_jax.batch.smm.moments import Moments
 from lowrank_jax.checks import InputError
@@ -167,7 +167,7 @@ def test_the_table_decodes_better_than_the_best_output_of_each_letter():
         words.gold[small],
         words.lengths[small],
     )
-    lattice = fobos.lay_out(alphabet, words)
+    lattice = streams.words.lattice(alphabet, words)
     _, all_words, _ = sample()
     moments = spectral_moments.count(alphabet, all_words)
     decode = jax.jit(lambda scores: best_paths(scores, lattice, cost=0.0))

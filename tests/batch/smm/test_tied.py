@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lowrank_jax import loops, streams
-from lowrank_jax.batch.smm import fobos, tied
+from lowrank_jax.batch.smm import tied
 from lowrank_jax.checks import InputError
 from lowrank_jax.linalg.ties import average_ties
 from lowrank_jax.models import hankel, operators
@@ -21,7 +21,7 @@ SETTINGS = {"strength": 1.0, "step_size": 0.3, "dtype": jnp.float64}
 @functools.lru_cache
 def lattice_of_words():
     alphabet, words, _ = task()
-    return fobos.lay_out(alphabet, words, has_end=True)
+    return streams.words.lattice(alphabet, words, has_end=True)
 
 
 @functools.lru_cache

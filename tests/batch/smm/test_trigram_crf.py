@@ -20,7 +20,7 @@ STRENGTH = 2.0
 
 @functools.lru_cache
 def laid_out(has_end):
-    return trigram_crf.lay_out(*toy.task(), has_end=has_end)
+    return trigram_crf.lettered_lattice(*toy.task(), has_end=has_end)
 
 
 @functools.lru_cache

@@ -87,7 +87,7 @@ def test_no_fit_makes_more_sweeps_than_allowed():
     assert (most == 10).sum() == most.size - 1  # one is at zero, where all ends
     labelled, y = task()
     weights = selection.fold_weights(y, num_folds=3, seed=0)
-    program = selection._program(True, 7, "proximal", "backtracking", 1000)
+    program = selection._program(bcpd.Settings(start="label"), 7)
     num_programs = program._cache_size()
     for limit in (1, 7, 9):
         _, sweeps = selection.cross_validate(
@@ -149,6 +149,7 @@ def validated(**options):
         (lambda y: selection.grid_points({"mu3": (1.0,)}), "may name mu1, mu2"),
         (lambda y: selection.grid_points({"mu1": (-1.0,)}), "`mu1` must be zero or"),
         (lambda y: validated(growth=1.0), "`growth` must be above 1"),
+        (lambda y: validated(mu1=1.0), "`mu1` is set by `points`"),
         (lambda y: validated(tolerance=-1.0), "`tolerance` must be zero or more"),
         (lambda y: validated(max_block_steps=3), "`max_block_steps` has no part in"),
     ],

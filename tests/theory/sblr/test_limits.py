@@ -169,33 +169,6 @@ def test_global_certificate_has_the_gradient_and_the_distance_of_the_definition(
     np.testing.assert_allclose(found.stationarity, far, rtol=1e-10)
 
 
-@pytest.mark.parametrize("l1, l2", [(0.02, 0.05), (0.0, 0.1)])
-def test_balance_is_met_at_a_stationary_point_and_only_there(l1, l2):
-    _, _, params, _ = run(l1, l2, 1)
-    penalty = penalties.elastic_net(l1=l1, l2=l2)
-    residual_of = jax.jit(lambda p: limits.balance_residual(p, penalty, penalty))
-    assert np.abs(residual_of(params)).max() <= 1e-12
-    moved = params._replace(left=1.1 * params.left)
-    u, v = np.asarray(moved.left), np.asarray(moved.right)
-    gains = [l1 * np.abs(f).sum() + l2 * (f**2).sum() for f in (u, v)]
-    residual = residual_of(moved)
-    assert residual.shape == (1, 1)
-    np.testing.assert_allclose(residual, gains[0] - gains[1], rtol=1e-9)
-
-
-def test_balance_of_norms_is_finite_at_zero():
-    factors = np.zeros((2, 5, 3))
-    factors[:, 2, :2] = 1.0
-    params = Params(factors, factors, np.zeros(2))
-    lasso = penalties.group_lasso(strength=1.0)
-    variation = penalties.total_variation(strength=1.0)
-    residual = jax.jit(lambda p: limits.balance_residual(p, lasso, variation))(params)
-    # A row of two ones: each column has half of its length; a peak counts twice.
-    half = np.sqrt(2) / 2
-    wanted = np.broadcast_to([half - 2, half - 2, 0], (2, 3))
-    np.testing.assert_allclose(residual, wanted, atol=1e-12)
-
-
 def test_assumptions_of_the_theorems_are_decided_by_penalties_classes_and_margins():
     labelled = task(noise=0.1)
     pattern = Params(

@@ -121,6 +121,9 @@ def test_a_vector_other_than_the_first_must_not_move():
     assert bool(check(before, first, is_clipped).holds)
     assert not bool(check(before, last, is_clipped).holds)
     assert bool(check(before, last, ~is_clipped).holds)  # clipped: nothing is said
+    check, is_met = program("all_move_certificate"), np.array(True)
+    assert not bool(check(before, first, is_met).holds)
+    assert bool(check(before, before + 1, is_met).holds)
 
 
 def test_components_that_part_are_seen():

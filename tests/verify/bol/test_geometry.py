@@ -1,7 +1,9 @@
 """How the rows on the geometry of BOL's mirror map stand to each other."""
 
 from lowrank_jax.verify import Effort, run
-from lowrank_jax.verify.bol.geometry import STATEMENTS
+from lowrank_jax.verify.catalogue import PARTS, part
+
+STATEMENTS = part(PARTS[0])
 
 
 def test_printed_forms_have_a_true_one_beside_them():

@@ -16,16 +16,24 @@ import numpy as np
 from lowrank_jax.batch.smm import fobos as learners
 from lowrank_jax.batch.smm import smoothed
 from lowrank_jax.batch.smm.hinge import hinge, smoothed_hinge
+from lowrank_jax.data.bisymbols import Alphabet, Words
 from lowrank_jax.models import hankel as models
-from lowrank_jax.streams.words import Lattice, lay_out
+from lowrank_jax.streams.words import Lattice, lattice
 from lowrank_jax.theory.certificate import at_most
 from lowrank_jax.theory.smm import splitting
-from lowrank_jax.verify.statement import Effort, Found, Statement
+from lowrank_jax.verify.statement import Certify, Effort, Found, fails, proved
 
-__all__ = ["STATEMENTS"]
+__all__: list[str] = []
 
 _FIRST, _NUM_CANDIDATES = np.array([0, 1, 3]), np.array([1, 2, 2])
 _NUM_SYMBOLS, _NUM_OUTPUTS = 5, 2
+_ALPHABET = Alphabet(
+    letters=np.array(["a", "b"]),
+    outputs=np.array(["", "0", "1", "0", "1"]),
+    letter_of=np.array([0, 1, 1, 2, 2]),
+    first=_FIRST,
+    num_candidates=_NUM_CANDIDATES,
+)
 _BLOCKS = models.basis(3)
 _SHAPE = _BLOCKS[0].shape(_NUM_SYMBOLS)
 _STRENGTHS = (0.0, 0.3, 1.0, 3.0, 20.0)  # tau
@@ -50,7 +58,10 @@ def _corpus(*, is_fixed: bool) -> _Corpus:
 
 
 def _lattice(corpus: _Corpus) -> Lattice:
-    return lay_out(*corpus, _FIRST, _NUM_CANDIDATES, order=3)
+    candidates = _FIRST[corpus.letters][..., None] + np.arange(_NUM_OUTPUTS)
+    mask = np.broadcast_to((corpus.letters > 0)[..., None], candidates.shape)
+    words = Words(corpus.letters, candidates, mask, corpus.gold, corpus.lengths)
+    return lattice(_ALPHABET, words, order=3)
 
 
 @jax.jit
@@ -153,12 +164,43 @@ def _compared(effort: Effort) -> list[_Compared]:
     return found
 
 
-def _gaps(effort: Effort, *, kind: str) -> Iterator[Found]:
+@fails(
+    "SMM-Alg1",
+    "the objective falls in each iteration of FOBOS",
+    splitting.monotone_certificate,
+    "printed",
+)
+def _monotone(certify: Certify, effort: Effort) -> Iterator[Found]:
+    yield Found(jax.jit(certify)(_runs(effort).objectives), "runs of FOBOS")
+
+
+@proved(
+    "SMM-Alg1",
+    "best F(H_t) - F(H') <= (||H'||^2 + sum eta^2 ||G||^2) / (2 sum eta)",
+    splitting.splitting_certificate,
+    "best iterate",
+    kind="best",
+)
+@proved(
+    "SMM-Alg1",
+    "the average too, with ||G_{t+1} - G_t||^2 in the place of ||G_t||^2",
+    splitting.splitting_certificate,
+    "averaged iterate",
+    kind="average",
+)
+@proved(
+    "SMM-Alg1",
+    "with c/sqrt(t) the best iterate comes within O(log T / sqrt T)",
+    splitting.rate_certificate,
+    "rate",
+    is_tight=False,
+    kind="rate",
+)
+def _gaps(certify: Certify, effort: Effort, *, kind: str) -> Iterator[Found]:
     runs, compared = _runs(effort), _compared(effort)
     which = np.array([one.run for one in compared])
     optimum = np.array([one.objective for one in compared])
     distance = np.array([one.distance for one in compared])
-    step_size = np.array(_GRID)[which, 1]
     start = runs.objectives[which, :1]
     gradients = runs.gradients[which]
     squares = (gradients[:, :-1] ** 2).sum((2, 3))
@@ -167,19 +209,12 @@ def _gaps(effort: Effort, *, kind: str) -> Iterator[Found]:
         objectives = runs.average_objectives[which]
         squares = ((gradients[:, 1:] - gradients[:, :-1]) ** 2).sum((2, 3))
     gaps = objectives - optimum[:, None]
+    steps = runs.info.step_size[which]
     if kind == "rate":
-        check = jax.jit(jax.vmap(splitting.rate_certificate))
-        found = check(gaps, step_size, squares.max(1), distance, scale=start)
-    else:
-        check = jax.jit(jax.vmap(splitting.splitting_certificate))
-        steps = runs.info.step_size[which]
-        found = check(gaps, steps, squares, distance, scale=start)
+        steps, squares = np.array(_GRID)[which, 1], squares.max(1)
+    check = jax.jit(jax.vmap(certify))
+    found = check(gaps, steps, squares, distance, scale=start)
     yield Found(found, f"runs of FOBOS, {kind}, against several matrices")
-
-
-def _monotone(effort: Effort) -> Iterator[Found]:
-    found = jax.jit(splitting.monotone_certificate)(_runs(effort).objectives)
-    yield Found(found, "runs of FOBOS")
 
 
 def _learner_objectives(effort: Effort) -> Iterator[Found]:
@@ -223,7 +258,12 @@ def _smooth_optima(effort: Effort) -> tuple[np.ndarray, np.ndarray]:
     return np.repeat(best, repeats), np.repeat(bound, repeats)
 
 
-def _duality(effort: Effort) -> Iterator[Found]:
+@proved(
+    "DR-M2",
+    "min(1, tau / sigma_1(G)) cost <= optimum <= best objective",
+    splitting.duality_certificate,
+)
+def _duality(certify: Certify, effort: Effort) -> Iterator[Found]:
     """Dual points mixed from subgradients anywhere against matrices anywhere."""
     yield from _learner_objectives(effort)
     runs, rng = _runs(effort), effort.generator(31)
@@ -238,8 +278,8 @@ def _duality(effort: Effort) -> Iterator[Found]:
     at[:100] = 0  # H = 0
     objectives = runs.objectives.reshape(-1)[at]
     strengths = np.repeat(np.array(_GRID)[:, 0], runs.objectives.shape[1])[at]
-    found = jax.jit(jax.vmap(splitting.duality_certificate))
-    yield Found(found(mean, cost, strengths, objectives), "mixed subgradients")
+    found = jax.jit(jax.vmap(certify))(mean, cost, strengths, objectives)
+    yield Found(found, "mixed subgradients")
 
 
 # The smoothed loss
@@ -254,12 +294,15 @@ def _points(effort: Effort, salt: int) -> np.ndarray:
     return points
 
 
-def _smoothing(effort: Effort) -> Iterator[Found]:
+@proved(
+    "SMM-X1",
+    "the smoothed loss exceeds the hinge by 0 to mu T log|Y|",
+    splitting.smoothing_certificate,
+)
+def _smoothing(certify: Certify, effort: Effort) -> Iterator[Found]:
     points = _points(effort, 0)
     values = np.resize(10.0 ** np.arange(-4, 3), len(points))
-    check = jax.jit(
-        jax.vmap(splitting.smoothing_certificate, in_axes=(0, 0, 0, None, None))
-    )
+    check = jax.jit(jax.vmap(certify, in_axes=(0, 0, 0, None, None)))
     for is_fixed in (False, True):
         corpus = _corpus(is_fixed=is_fixed)
         lattice = _lattice(corpus)
@@ -318,81 +361,26 @@ def _slopes(effort: Effort) -> list[tuple[str, _Corpus, tuple[np.ndarray, ...]]]
     return found
 
 
-def _smoothness(effort: Effort, *, is_recipe: bool) -> Iterator[Found]:
-    check = jax.jit(
-        jax.vmap(splitting.smoothness_certificate, in_axes=(0,) * 5 + (None,))
-    )
+@proved(
+    "SMM-X1",
+    "gradient Lipschitz with sum_i max_z ||counts(z) - counts(y)||^2 / mu",
+    splitting.smoothness_certificate,
+    "constant of the recipe",
+    is_tight=False,
+    is_recipe=True,
+)
+@proved(
+    "SMM-X1",
+    "and with sum_i max_{z,z'} ||counts(z) - counts(z')||^2 / (4 mu)",
+    splitting.smoothness_certificate,
+    "tight constant",
+    is_recipe=False,
+)
+def _smoothness(
+    certify: Certify, effort: Effort, *, is_recipe: bool
+) -> Iterator[Found]:
+    check = jax.jit(jax.vmap(certify, in_axes=(0,) * 5 + (None,)))
     for name, corpus, arrays in _slopes(effort):
         squares = _path_squares(corpus, is_recipe=is_recipe)
         squares = np.pad(squares, (0, 5 - len(squares)))
         yield Found(check(*arrays, squares), name)
-
-
-_FOBOS = "lowrank_jax.theory.smm.splitting."
-
-STATEMENTS: tuple[Statement, ...] = (
-    Statement(
-        id="SMM-Alg1",
-        words="the objective falls in each iteration of FOBOS",
-        status="printed-form-fails",
-        function=_FOBOS + "monotone_certificate",
-        check=_monotone,
-        form="printed",
-    ),
-    Statement(
-        id="SMM-Alg1",
-        words="best F(H_t) - F(H') <= (||H'||^2 + sum eta^2 ||G||^2) / (2 sum eta)",
-        status="proved",
-        function=_FOBOS + "splitting_certificate",
-        check=functools.partial(_gaps, kind="best"),
-        form="best iterate",
-    ),
-    Statement(
-        id="SMM-Alg1",
-        words="the average too, with ||G_{t+1} - G_t||^2 in the place of ||G_t||^2",
-        status="proved",
-        function=_FOBOS + "splitting_certificate",
-        check=functools.partial(_gaps, kind="average"),
-        form="averaged iterate",
-    ),
-    Statement(
-        id="SMM-Alg1",
-        words="with c/sqrt(t) the best iterate comes within O(log T / sqrt T)",
-        status="proved",
-        function=_FOBOS + "rate_certificate",
-        check=functools.partial(_gaps, kind="rate"),
-        is_tight=False,
-        form="rate",
-    ),
-    Statement(
-        id="DR-M2",
-        words="min(1, tau / sigma_1(G)) cost <= optimum <= best objective",
-        status="proved",
-        function=_FOBOS + "duality_certificate",
-        check=_duality,
-    ),
-    Statement(
-        id="SMM-X1",
-        words="the smoothed loss exceeds the hinge by 0 to mu T log|Y|",
-        status="proved",
-        function=_FOBOS + "smoothing_certificate",
-        check=_smoothing,
-    ),
-    Statement(
-        id="SMM-X1",
-        words="gradient Lipschitz with sum_i max_z ||counts(z) - counts(y)||^2 / mu",
-        status="proved",
-        function=_FOBOS + "smoothness_certificate",
-        check=functools.partial(_smoothness, is_recipe=True),
-        is_tight=False,
-        form="constant of the recipe",
-    ),
-    Statement(
-        id="SMM-X1",
-        words="and with sum_i max_{z,z'} ||counts(z) - counts(z')||^2 / (4 mu)",
-        status="proved",
-        function=_FOBOS + "smoothness_certificate",
-        check=functools.partial(_smoothness, is_recipe=False),
-        form="tight constant",
-    ),
-)

@@ -1,4 +1,4 @@
-"""Decoding of factors of three symbols, padded and in lanes, against enumeration."""
+"""Decoding of words in lanes against enumeration."""
 
 import functools
 import itertools
@@ -9,14 +9,9 @@ import numpy as np
 import pytest
 
 from lowrank_jax.checks import InputError
+from lowrank_jax.data.bisymbols import Alphabet, Words
 from lowrank_jax.decode import lattice_paths
-from lowrank_jax.decode.trigram import (
-    best_path_trigram,
-    factor_scores,
-    log_partition_trigram,
-    marginals_trigram,
-)
-from lowrank_jax.streams import words as lattices
+from lowrank_jax.streams.words import lattice
 
 # Four letters with 1, 3, 2, 4 candidates after the boundary: ids 1, 2-4, 5-6, 7-10.
 COUNTS = np.array([1, 1, 3, 2, 4], np.int32)
@@ -73,13 +68,28 @@ def expected(order, cost, has_end, smoothing=None):
     return best_paths, total, counts
 
 
+ALPHABET = Alphabet(
+    letters=np.array(list("abcd")),
+    outputs=np.array([f"{i}" for i in range(NUM_SYMBOLS)]),
+    letter_of=np.repeat(np.arange(5), COUNTS),
+    first=FIRST,
+    num_candidates=COUNTS,
+)
+
+
+def encoded(num_words):
+    """Return the first words as `encode_words` does."""
+    letters, gold = (part[:num_words] for part in words())
+    each = np.arange(COUNTS.max())
+    mask = (each < COUNTS[letters][..., None]) & (letters > 0)[..., None]
+    candidates = np.where(mask, FIRST[letters][..., None] + each, 0)
+    return Words(letters, candidates, mask, gold, LENGTHS[:num_words])
+
+
 @functools.lru_cache
-def lay_out(order, has_end, num_lanes=3):
-    letters, gold = words()
-    return lattices.lay_out(
-        letters, gold, LENGTHS, FIRST, COUNTS,
-        order=order, has_end=has_end, num_lanes=num_lanes,
-    )  # fmt: skip
+def lattice_of(order, has_end, num_lanes=3):
+    given = ALPHABET, encoded(len(LENGTHS))
+    return lattice(*given, order=order, has_end=has_end, num_lanes=num_lanes)
 
 
 best_paths = jax.jit(lattice_paths.best_paths)
@@ -88,11 +98,11 @@ SETTINGS = [(3, 1.0, False), (3, 0.0, True), (2, 1.0, True), (1, 0.5, False)]
 
 @pytest.mark.parametrize(("order", "cost", "has_end"), SETTINGS)
 def test_best_paths_of_the_lattice_equal_enumeration(order, cost, has_end):
-    lattice = lay_out(order, has_end)
-    found = best_paths(jnp.asarray(table(order)), lattice, cost=cost)
+    laid = lattice_of(order, has_end)
+    found = best_paths(jnp.asarray(table(order)), laid, cost=cost)
     paths, total, counts = expected(order, cost, has_end)
     np.testing.assert_allclose(found.score, total, rtol=1e-10)
-    predicted = lattice_paths.paths_to_words(found, lattice)
+    predicted = lattice_paths.paths_to_words(found, laid)
     for row, path, length in zip(predicted, paths, LENGTHS, strict=True):
         assert row[:length].tolist() == list(path)
         assert (row[length:] == -1).all()
@@ -107,12 +117,10 @@ def test_best_paths_of_the_lattice_equal_enumeration(order, cost, has_end):
 
 
 def test_the_number_of_lanes_changes_nothing():
-    one, other = lay_out(2, True), lay_out(2, True, num_lanes=1)
+    one, other = lattice_of(2, True), lattice_of(2, True, num_lanes=1)
     first, second = (
-        lattice_paths.paths_to_words(
-            best_paths(jnp.asarray(table(2)), lattice), lattice
-        )
-        for lattice in (one, other)
+        lattice_paths.paths_to_words(best_paths(jnp.asarray(table(2)), laid), laid)
+        for laid in (one, other)
     )
     np.testing.assert_array_equal(first, second)
     assert sorted(one.gold_cells) == sorted(other.gold_cells)
@@ -128,7 +136,7 @@ def test_gold_cells_are_the_factors_of_the_true_words(order, has_end):
             if path == true:
                 for cell in cells:
                     counts[cell] += 1
-    flat = np.bincount(lay_out(order, has_end).gold_cells, minlength=counts.size)
+    flat = np.bincount(lattice_of(order, has_end).gold_cells, minlength=counts.size)
     np.testing.assert_array_equal(
         np.moveaxis(flat.reshape(counts.shape), -1, 0), counts
     )
@@ -136,10 +144,10 @@ def test_gold_cells_are_the_factors_of_the_true_words(order, has_end):
 
 def test_smooth_maximum_and_its_gradient_equal_enumeration():
     order, has_end, smoothing = 3, True, 0.7
-    lattice = lay_out(order, has_end)
+    laid = lattice_of(order, has_end)
 
     def value(table):
-        return lattice_paths.smooth_maximum(table, lattice, smoothing=smoothing)
+        return lattice_paths.smooth_maximum(table, laid, smoothing=smoothing)
 
     found, gradient = jax.jit(jax.value_and_grad(value))(jnp.asarray(table(order)))
     _, total, counts = expected(order, 1.0, has_end, smoothing)
@@ -147,53 +155,10 @@ def test_smooth_maximum_and_its_gradient_equal_enumeration():
     np.testing.assert_allclose(gradient, counts, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize(("order", "has_end"), [(3, True), (3, False), (2, False)])
-def test_padded_kernels_equal_enumeration(order, has_end):
-    letters, gold = words()
-    each = np.arange(COUNTS.max())
-    mask = (each < COUNTS[letters][..., None]) & (letters > 0)[..., None]
-    candidates = np.where(mask, FIRST[letters][..., None] + each, 0)
-    has_marginals = order == 3 and not has_end
-
-    @jax.jit
-    @jax.vmap
-    def decode(candidates, mask, length, gold):
-        scores = factor_scores(
-            table(order), candidates, mask, length, gold=gold, has_end=has_end
-        )
-        path = best_path_trigram(scores, length)
-        symbols = candidates[jnp.arange(candidates.shape[0]), path.labels]
-        if not has_marginals:
-            return symbols, path.score
-        partition = log_partition_trigram(scores, length)
-        return symbols, path.score, partition, marginals_trigram(scores, length)
-
-    symbols, scores, *rest = decode(candidates, mask, LENGTHS, gold)
-    paths, total, _ = expected(order, 1.0, has_end)
-    for row, path in zip(np.asarray(symbols), paths, strict=True):
-        assert row[: len(path)].tolist() == list(path)
-    np.testing.assert_allclose(scores.sum(), total, rtol=1e-10)
-    if has_marginals:
-        partitions, probabilities = map(np.asarray, rest)
-        _, smooth, counts = expected(order, 1.0, has_end, smoothing=1.0)
-        np.testing.assert_allclose(partitions.sum(), smooth, rtol=1e-10)
-        found = np.zeros(counts.shape)
-        ids = np.pad(candidates, ((0, 0), (2, 0), (0, 0)))
-        for word, length in enumerate(LENGTHS):
-            for t in range(length):
-                cells = np.ix_(*ids[word, t : t + 3])
-                np.add.at(found, cells, probabilities[word, t])
-            assert not probabilities[word, length:].any()
-        np.testing.assert_allclose(found, counts, rtol=1e-9, atol=1e-12)
-
-
 def test_wrong_shapes_and_orders_are_named():
-    with pytest.raises(InputError, match="`scores` must have shape"):
-        best_path_trigram(jnp.zeros((2, 3, 3, 2)))
     with pytest.raises(InputError, match="`table` must have shape"):
-        lattice_paths.best_paths(jnp.zeros((2, 2)), lay_out(3, False))
-    letters, gold = words()
+        lattice_paths.best_paths(jnp.zeros((2, 2)), lattice_of(3, False))
     with pytest.raises(InputError, match="`order` must be 1, 2 or 3, got 4"):
-        lattices.lay_out(letters, gold, LENGTHS, FIRST, COUNTS, order=4)
+        lattice(ALPHABET, encoded(2), order=4)
     with pytest.raises(InputError, match="no word"):
-        lattices.lay_out(letters[:0], gold[:0], LENGTHS[:0], FIRST, COUNTS)
+        lattice(ALPHABET, encoded(0))

@@ -1,0 +1,98 @@
+"""Factors to start the descent from, and their size."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lowrank_jax import checks
+from lowrank_jax.checks import InputError
+from lowrank_jax.linalg.penalties import Penalty
+from lowrank_jax.models import logistic
+from lowrank_jax.models.bilinear_logit import Params
+from lowrank_jax.streams.matrices import Labelled
+
+__all__ = ["best_size", "check_start", "start_params", "start_shares", "start_vectors"]
+
+_STARTS = ("paper", "label")
+
+
+def check_start(start: str | Params, rank: int) -> None:
+    """Raise `InputError` unless it is a known start, or a model of this rank."""
+    if isinstance(start, str):
+        checks.choice(_STARTS, start=start)
+        return
+    for part in (start.left, start.right):
+        if np.shape(part)[-1] != rank:
+            raise InputError(
+                f"`rank` must be {np.shape(part)[-1]}, as `start` has it, got {rank}."
+            )
+
+
+def start_params(labelled: Labelled, *, rank: int, start: str = "paper") -> Params:
+    r"""Return the factors to start from, singular vectors of one matrix per class.
+
+    ``"paper"``: :math:`U^0 = -u_{1..r}`, :math:`V^0 = v_{1..r}` of the mean matrix
+    (SBLR-I1), the same for all classes. ``"label"``: :math:`+u`, :math:`+v` of
+    :math:`\sum_i\omega_i(y_{ic} - \frac1{m+1})X_i`, the downhill direction at the
+    score 0, where the labels that SBLR-I1 leaves out belong.
+
+    Args:
+      labelled: Matrices with their classes.
+      rank: Rank r.
+      start: ``"paper"`` or ``"label"``.
+    """
+    x = labelled.x
+    shares = start_shares(labelled.targets, labelled.weights, start)
+    flat = jnp.einsum("nc,nk->ck", shares, x.reshape(x.shape[0], -1))
+    means = flat.reshape(-1, *x.shape[1:])
+    return start_vectors(means, rank=rank, num_classes=labelled.targets.shape[1])
+
+
+def start_shares(targets: jax.Array, weights: jax.Array, start: str) -> jax.Array:
+    """Return the share (n, 1 or m) of each matrix in the means of `start_vectors`."""
+    checks.choice(_STARTS, start=start)
+    if start == "paper":
+        return -weights[:, None]  # -u and v of a matrix are u and v of its negative
+    return weights[:, None] * (targets - 1 / (targets.shape[1] + 1))
+
+
+def start_vectors(means: jax.Array, *, rank: int, num_classes: int) -> Params:
+    """Return the leading singular vectors of (1 or m, s, t) as factors of m classes."""
+    most = min(means.shape[1:])
+    if rank > most:
+        raise InputError(
+            f"`rank` must lie in 1..{most} for {means.shape[1]}x{means.shape[2]} "
+            f"matrices, got {rank}."
+        )
+    u, _, vt = jnp.linalg.svd(means, full_matrices=False)
+    left, right = u[:, :, :rank], vt[:, :rank].transpose(0, 2, 1)
+    return Params(
+        left=jnp.broadcast_to(left, (num_classes, *left.shape[1:])),
+        right=jnp.broadcast_to(right, (num_classes, *right.shape[1:])),
+        bias=jnp.zeros(num_classes, means.dtype),
+    )
+
+
+def best_size(
+    params: Params,
+    linear: jax.Array,
+    targets: jax.Array,
+    weights: jax.Array,
+    left: Penalty,
+    right: Penalty,
+) -> jax.Array:
+    """Return the size of the factors, a power of two, at which F is least.
+
+    `linear` are the scores without the bias, which keeps its size.
+
+    Unit vectors score a large matrix so high that the loss is flat there, and the
+    first step under a sparse penalty falls to the stationary point 0.
+    """
+
+    def objective(size: jax.Array) -> jax.Array:
+        scores = size * size * linear + params.bias[None]
+        loss = logistic.loss(scores, targets, weights)
+        return loss + left.value(size * params.left) + right.value(size * params.right)
+
+    sizes = 2.0 ** jnp.arange(-12, 5).astype(linear.dtype)
+    return sizes[jnp.argmin(jax.vmap(objective)(sizes))]

@@ -1,0 +1,68 @@
+"""BOL with penalties of rank k (DR-B5): the trials of rank 1, with k = 2."""
+
+from collections.abc import Iterator
+
+from lowrank_jax.theory.bol import curvature, smoothness, spectral
+from lowrank_jax.verify.bol.curvature import hessian_forms, hessians, segments
+from lowrank_jax.verify.bol.geometry import biconjugates, conjugates, gradients
+from lowrank_jax.verify.statement import Certify, Check, Effort, Found, proved
+
+__all__: list[str] = []
+
+
+@proved(
+    "DR-B5",
+    "quadratic form of the Hessian of F_k",
+    curvature.hessian_form_certificate,
+    "form",
+    check=hessian_forms,
+)
+@proved(
+    "DR-B5",
+    "eigenvalues of the Hessian of F_k",
+    curvature.hessian_certificates,
+    "eigenvalues",
+    check=hessians,
+    field="spectrum",
+)
+@proved(
+    "DR-B5",
+    "largest eigenvalue of the Hessian of F_k: 1 / (1 - s_{k+1}/s_k)",
+    curvature.hessian_certificates,
+    "largest",
+    check=hessians,
+    field="largest",
+)
+@proved(
+    "DR-B5",
+    "F_k: remainder <= |E|_F^2 / (2 (1 - s_{k+1}/s_k)) on the segment",
+    smoothness.second_order_certificate,
+    "segment",
+    check=segments,
+)
+@proved(
+    "DR-B5",
+    "conjugate of F_k is the sum of the first k s_i^2 / 2",
+    spectral.conjugate_certificate,
+    "conjugate",
+    check=conjugates,
+)
+@proved(
+    "DR-B5",
+    "gradient of F_k* is the truncated SVD",
+    spectral.gradient_certificate,
+    "gradient",
+    check=gradients,
+)
+@proved(
+    "DR-B5",
+    "F_k** is half the squared spectral k-support norm",
+    spectral.biconjugate_certificate,
+    "biconjugate",
+    check=biconjugates,
+)
+def _with_rank_2(
+    certify: Certify, effort: Effort, *, check: Check, **given: str
+) -> Iterator[Found]:
+    """Yield the trials of a check with k = 2."""
+    yield from check(certify, effort, rank=2, **given)
