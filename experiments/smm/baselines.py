@@ -14,10 +14,10 @@ import jax
 import numpy as np
 
 from experiments.protocol import Say
+from experiments.smm.learners import latent_svm
+from experiments.smm.learners import moments as spectral_moments
 from experiments.smm.words import Best, Split, encode
 from lowrank_jax import data, features, loops, metrics, models, streams
-from lowrank_jax.batch.smm import latent_svm
-from lowrank_jax.batch.smm import moments as spectral_moments
 from lowrank_jax.decode.lattice_paths import best_paths, paths_to_words
 from lowrank_jax.estimators import labelling
 from lowrank_jax.online import perceptron

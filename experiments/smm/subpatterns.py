@@ -13,12 +13,10 @@ import jax
 import numpy as np
 
 from experiments.protocol import Say
+from experiments.smm.learners import subpatterns, trigram_crf, trigram_perceptron
 from experiments.smm.words import Best, Split, encode
 from lowrank_jax import data, loops, streams
-from lowrank_jax.batch.smm import trigram_crf
 from lowrank_jax.decode.lattice_paths import paths_to_words
-from lowrank_jax.models import subpatterns
-from lowrank_jax.online import trigram_perceptron
 
 __all__ = ["fit_crf", "fit_perceptron"]
 
