@@ -159,3 +159,12 @@ def test_qualities_may_be_given_apart(fitted):
     assert copy.score(lists, first) > model.score(lists, first)
     scores = model.decision_function(lists)
     assert scores.shape == (lists.num_candidates,)
+
+
+def test_load_returns_a_classifier_too(tmp_path):
+    x = np.random.default_rng(0).normal(size=(12, 3, 2))
+    model = lowrank_jax.BilinearClassifier(max_iterations=5).fit(x, np.arange(12) % 2)
+    model.save(tmp_path / "m")
+    loaded = lowrank_jax.load(tmp_path / "m")
+    assert type(loaded) is lowrank_jax.BilinearClassifier
+    np.testing.assert_array_equal(loaded.predict(x), model.predict(x))
