@@ -22,7 +22,7 @@ import time
 from experiments import catalogue
 from experiments.protocol import Experiment, Result, Setup
 from lowrank_jax.checks import InputError
-from lowrank_jax.cli import files, machine
+from lowrank_jax.cli import files, output
 
 __all__ = ["draw", "listing", "main"]
 
@@ -134,7 +134,7 @@ def _bench(name: str, arguments: argparse.Namespace) -> int:
             )
     files.check_json(arguments.json)
     if name in catalogue.ONE_CORE:
-        machine.use_one_core()
+        output.use_one_core()
     experiment = catalogue.load(name)
     for needed, title in experiment.needs.items():
         if importlib.util.find_spec(needed) is None:
@@ -154,7 +154,7 @@ def _timed(experiment: Experiment, setup: Setup, options: str) -> Result:
     return result | {
         "command": f"python -m experiments {experiment.name}{options}",
         "seconds": time.perf_counter() - began,
-        "versions": machine.versions(),
+        "versions": output.versions(),
     }
 
 

@@ -65,10 +65,43 @@ def is_lazy(tree):
 
 
 @functools.cache
+def behind(name):
+    """Return the module behind each name that a lazy package loads when asked for."""
+    tree = ast.parse(modules()[name].read_text(encoding="utf-8"))
+    return {
+        alias.name: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and is_lazy(tree)
+        for alias in node.names
+        if node.module.startswith(f"{name}.")
+    }
+
+
+def attributes(tree):
+    """Return the dotted names that a module takes from packages of ours."""
+    packages = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    return {
+        f"{packages[node.value.id]}.{node.attr}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        if packages.get(node.value.id) in modules()
+        if node.attr in behind(packages[node.value.id])
+    }
+
+
+@functools.cache
 def imports(name):
     """Return the modules of ours that a module imports anywhere, and the others."""
     tree = ast.parse(modules()[name].read_text(encoding="utf-8"))
     ours, others = set(), set()
+    for full in attributes(tree):
+        package, _, attribute = full.rpartition(".")
+        ours.add(behind(package)[attribute])
     for node in ast.walk(tree):
         found = []
         if isinstance(node, ast.Import):
@@ -82,8 +115,9 @@ def imports(name):
             elif full in modules():
                 ours.add(full)
             else:
-                parent = full.rpartition(".")[0]
-                ours.add(parent if parent in modules() else PACKAGE)
+                parent, _, last = full.rpartition(".")
+                parent = behind(parent).get(last, parent) if parent in modules() else ""
+                ours.add(parent or PACKAGE)
     if is_lazy(tree):  # a table of its own modules, none of which it loads
         ours = {one for one in ours if not one.startswith(f"{name}.")}
     return frozenset(ours - {name}), frozenset(others)

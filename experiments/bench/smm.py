@@ -25,7 +25,7 @@ from lowrank_jax import data, features, loops, streams
 from lowrank_jax.batch.smm import fobos
 from lowrank_jax.batch.smm.hinge import hinge
 from lowrank_jax.decode.lattice_paths import best_paths, paths_to_words
-from lowrank_jax.estimators.speller import WordTagger
+from lowrank_jax.estimators.speller import Speller
 from lowrank_jax.linalg.svt import svt, truncated_svt
 from lowrank_jax.models import hankel
 from lowrank_jax.streams.words import Lattice
@@ -87,7 +87,7 @@ def run(setup: Setup) -> Result:
     )
     params = state.params
     result |= _parts(blocks, params, result["rank"], lattice, say)
-    tagger = WordTagger(
+    tagger = Speller.from_params(
         alphabet, params, {"order": 3, "lower_orders": "none", "unfolding": UNFOLDING}
     )
     result["tagging"] = _tagging(tagger, split, say)
@@ -176,12 +176,12 @@ def _in_turn(
     return {name: float(np.median(each)) for name, each in taken.items()}, results
 
 
-def _tagging(tagger: WordTagger, split: nettalk.Split, say: Say) -> dict[str, Any]:
+def _tagging(tagger: Speller, split: nettalk.Split, say: Say) -> dict[str, Any]:
     """Return test words tagged per second, ours and CRFsuite."""
     test, num_words = split.test, split.test.num_sentences
-    words = data.encode_words(tagger.alphabet, test)
-    lattice = jax.device_put(streams.words.lattice(tagger.alphabet, words))
-    table = hankel.score_table(tagger.blocks, tagger.params)
+    words = data.encode_words(tagger.alphabet_, test)
+    lattice = jax.device_put(streams.words.lattice(tagger.alphabet_, words))
+    table = hankel.score_table(tagger.blocks, tagger.params_)
     decode = jax.jit(lambda table, lattice: best_paths(table, lattice, cost=0.0))
     seconds, paths = _time(decode, table, lattice)
     found = paths_to_words(paths, lattice)

@@ -27,7 +27,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.data import Corpus, data_folders, find, read_conll
 from lowrank_jax.data.lists import Lists
 from lowrank_jax.features import Encoder, read_template
-from lowrank_jax.store import checkpoint
+from lowrank_jax.store import files
 from lowrank_jax.streams.sentences import stream
 
 __all__ = [
@@ -150,10 +150,10 @@ def chunk_lists(
     path = folder / f"chunk-lists-{_digest(parts, settings)}.npz"
     if path.exists():
         say(f"reading {path}")
-        return _from_arrays(checkpoint.read_arrays(path))
+        return _from_arrays(files.read_arrays(path))
     made = make_chunk_lists(*parts, **settings, say=say)
     folder.mkdir(parents=True, exist_ok=True)
-    checkpoint.write_arrays(path, _to_arrays(made))
+    files.write_arrays(path, _to_arrays(made))
     say(f"wrote {path}")
     return made
 

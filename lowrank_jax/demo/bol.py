@@ -18,7 +18,7 @@ from lowrank_jax.certify import comparator, regret
 from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.demo import Row, Size
 from lowrank_jax.estimators import labelling
-from lowrank_jax.features import Encoder, num_parameters, read_template, with_orders
+from lowrank_jax.features import Encoder, read_template, with_orders
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online import bol, mira, perceptron
 from lowrank_jax.theory.bol.regret import AlongRounds, along_rounds
@@ -175,7 +175,7 @@ def _run(task: _Task, model: Any, learner: Learner, ends: _Ends) -> _Run:
             predicted[name] = names[np.asarray(predict(params, task.test))]
             scores = metrics.word_scores_from_labels(gold, predicted[name], offsets)
             f1[name].append(scores.f1)
-    num_weights = num_parameters(
+    num_weights = labelling.num_parameters(
         task.encoder.space,
         model="linear" if model is linear else "bilinear",
         num_zero_order=task.encoder.num_zero_order,

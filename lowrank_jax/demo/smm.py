@@ -17,7 +17,7 @@ from lowrank_jax.data.bisymbols import alphabet_of, encode_words
 from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.data.made.words import spelling_task
 from lowrank_jax.demo import Row, Size, draw_curves, marked, rows_table
-from lowrank_jax.estimators.speller import WordTagger
+from lowrank_jax.estimators.speller import Speller
 from lowrank_jax.report.page import BLUE, GREY, ORANGE, picture
 
 __all__ = ["TITLE", "Demo", "run", "section"]
@@ -79,7 +79,7 @@ def _train(
         seconds += done.seconds
         if (done.pass_index + 1) % _EVERY == 0 or done.pass_index + 1 == number:
             params = fobos.final_params(done.state, "average")
-            predicted = WordTagger(alphabet, params, _BASIS).predict(test)
+            predicted = Speller.from_params(alphabet, params, _BASIS).predict(test)
             iterations.append(done.pass_index + 1)
             accuracies.append(metrics.token_accuracy(test.labels, predicted))
     last = np.asarray(fobos.final_params(done.state)[0])
