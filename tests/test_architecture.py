@@ -245,3 +245,20 @@ def test_no_file_is_long():
     sizes = {path: len(path.read_text("utf-8").splitlines()) for path in paths}
     long = {name_of(p): size for p, size in sizes.items() if size > MOST_LINES}
     assert long == {}
+
+
+def test_the_page_of_the_design_shows_the_whole_tree():
+    """Each folder is a line of the tree, and its modules stand in that line."""
+    text = (ROOT / "docs/design.md").read_text(encoding="utf-8")
+    shown, folders, path = text.split("```")[1], {}, []
+    for line in shown.splitlines():
+        found = re.match(r"( *)(\w+)/(?:\s|$)(.*)", line)
+        if found and len(found[1]) <= 4:
+            path = [*path[: len(found[1]) // 2], found[2]]
+            folders["/".join(path)] = found[3].split()
+        elif path:
+            folders["/".join(path)] += line.split()
+    for name, file in modules().items():
+        folder = str(file.parent.relative_to(ROOT))
+        if not file.stem.startswith("__"):
+            assert file.stem in folders[folder], name
