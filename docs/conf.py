@@ -7,7 +7,8 @@ set by MathJax, which a browser fetches from its usual address; the build needs 
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+DOCS = pathlib.Path(__file__).parent
+sys.path[:0] = [str(DOCS), str(DOCS.parent)]
 
 import site_pages  # noqa: E402
 

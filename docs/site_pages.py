@@ -1,6 +1,6 @@
 """What the documentation makes at build time: API pages and small tables of results.
 
-API pages. One page a package and one for the modules beside them, from ``__all__`` of
+API pages. One page per package and one for the modules beside them, from ``__all__`` of
 every module there is: whoever adds a module need not touch the pages. An object is
 described once, in the module that defines it; where it is exported again stands a link.
 
@@ -23,15 +23,16 @@ import types
 from sphinx import addnodes
 
 import lowrank_jax
+from experiments.tables import markdown
 
 DOCS = pathlib.Path(__file__).parent
 RESULTS = DOCS / "results"
 TOP = "lowrank_jax"
 
 
-#: Packages whose modules are run by a command and meant for nothing else: of these the
+#: The package of the command line: its modules are meant for nothing else, and the
 #: package alone is described.
-COMMANDS = ("bench", "cli", "reproduce")
+COMMANDS = "cli"
 
 
 def public_modules():
@@ -39,7 +40,7 @@ def public_modules():
     found = {TOP: lowrank_jax}
     for info in pkgutil.walk_packages(lowrank_jax.__path__, f"{TOP}."):
         parts = info.name.split(".")
-        if parts[-1].startswith("_") or (len(parts) > 2 and parts[1] in COMMANDS):
+        if parts[-1].startswith("_") or (len(parts) > 2 and parts[1] == COMMANDS):
             continue
         module = importlib.import_module(info.name)
         if hasattr(module, "__all__"):
@@ -48,7 +49,7 @@ def public_modules():
 
 
 def page_of(module_name):
-    """Return the page of a module: that of its package, or the one of the others."""
+    """Return the page of a module: its package, or the page of top-level modules."""
     parts = module_name.split(".")
     if len(parts) == 1:
         return "top-level"
@@ -217,7 +218,7 @@ def fill(app, document, source):
         mark = f"<!-- {name} -->"
         if mark in text:
             text = text.replace(mark, make())
-    # The README and the folder of results have one page here, that of the figures.
+    # The README and the folder of results have one page here, the page of figures.
     text = re.sub(
         r"\]\((?:\.\./)+README\.md(?:#[\w-]*)?\)", f"]({up}measured.md)", text
     )
@@ -231,12 +232,6 @@ def load(name):
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def table(head, rows):
-    """Return a Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)
-
-
 def sequence_choice():
     """Return F1 and seconds on CoNLL-2000."""
     result = load("bol-fig3")
@@ -246,7 +241,7 @@ def sequence_choice():
         [row["method"], f"{row['f1']:.2f}", f"{row['train_seconds']:.1f}"]
         for row in result["rows"]
     ]
-    return table(["CoNLL-2000 chunking", "F1", "seconds to train"], rows)
+    return markdown(["CoNLL-2000 chunking", "F1", "seconds to train"], rows)
 
 
 def word_choice():
@@ -262,13 +257,13 @@ def word_choice():
     head = [
         f"NETtalk, {result['num_words']:,} words",
         "letters right, %",
-        "tagged a second",
+        "tagged per second",
     ]
-    return table(head, rows)
+    return markdown(head, rows)
 
 
 def list_choice():
-    """Return microseconds a round of MIRA and T-MIRA by the number of features."""
+    """Return microseconds per round of MIRA and T-MIRA by the number of features."""
     result = load("bench-tm")
     if result is None:
         return ""
@@ -279,7 +274,7 @@ def list_choice():
         [f"{size:,}", f"{here['MIRA']:.0f}", f"{here['T-MIRA']:.0f}"]
         for size, here in sorted(found.items())
     ]
-    return table(["features", "MIRA, µs a round", "T-MIRA, µs a round"], rows)
+    return markdown(["features", "MIRA, µs per round", "T-MIRA, µs per round"], rows)
 
 
 def theory_modules():

@@ -4,38 +4,55 @@
     python -m experiments NAME [--scale small|full] [--out DIR] [--resume]
     python -m experiments bench-NAME [--json FILE]
 
-A table or figure writes numbers (JSON), a plot (PNG) and a table with the paper's
-numbers beside ours (Markdown) to a folder. A bench measures ours and the peers on the
-same work in one run, compilation apart; run it with nothing else running.
+A table or figure writes its numbers (NAME.json), a table with the paper's numbers
+beside ours (NAME.md) and a plot (NAME.png) to a folder. A bench measures ours and the
+peers on the same work in one run, compilation apart. Run it with nothing else running.
+
+Exit status: 0 done, 2 bad input (one sentence on standard error), 130 interrupted.
 """
 
 import argparse
-import importlib
 import importlib.util
-import inspect
 import json
+import os
 import pathlib
 import sys
 import time
-from typing import Any
 
-from experiments.bench import BENCHES
-from experiments.protocol import EXPERIMENTS, NOT_RUN
+from experiments import catalogue
+from experiments.protocol import Experiment, Result, Setup
 from lowrank_jax.checks import InputError
-from lowrank_jax.cli import files, machine
+from lowrank_jax.cli import files, output
 
-_ROWS = ("rows", "protocols")  # what an interrupted run has done so far
-_ONLINE = ("certify", "sequence", "tm")  # benches that run on one core, as `train`
+__all__ = ["draw", "listing", "main"]
+
+_PARTS = ("rows", "protocols")  # names under which an interrupted run keeps its parts
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one experiment or bench and return the exit status."""
+    """Run one experiment and return the exit status.
+
+    Args:
+      argv: The arguments; None takes the arguments of the process.
+    """
     try:
-        return _run(_parser().parse_args(argv))
+        status = _run(_parser().parse_args(argv))
+        sys.stdout.flush()  # a closed pipe is noticed here, not at the exit
+        return status
     except SystemExit as stop:  # argparse: --help, a wrong argument
         return stop.code if isinstance(stop.code, int) else 0
+    except KeyboardInterrupt:
+        print("experiments: interrupted.", file=sys.stderr)
+        return 130
     except InputError as error:
         print(f"experiments: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # the reader of a pipe has enough: not an error
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:  # a full disk, a folder without permission
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"experiments: {place}{error.strerror or error}.", file=sys.stderr)
         return 2
 
 
@@ -48,99 +65,115 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("name", nargs="?", metavar="NAME", help="see --list")
-    add("--list", action="store_true", help="name what can be run")
+    add("--list", action="store_true", help="say what can be run, and on which data")
     add(
         "--scale",
         choices=("small", "full"),
-        default="small",
         help="small: minutes; full: as in the paper (default: small)",
     )
-    add("--out", metavar="DIR", default="results", help="default: results")
-    add(
-        "--resume",
-        action="store_true",
-        help="resume from NAME.partial.json in DIR (smm-fig1, sblr-table4)",
-    )
-    add("--json", metavar="FILE", help="file for the figures of a bench")
+    add("--out", metavar="DIR", help="folder for the result (default: results)")
+    add("--resume", action="store_true", help="resume from DIR/NAME.partial.json")
+    add("--json", metavar="FILE", help="file for the numbers of a bench")
     files.add_data_dir(parser)
     return parser
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    name = arguments.name
     if arguments.list:
         print(listing())
         return 0
-    name = arguments.name or ""
-    if name.startswith("bench-") and name.removeprefix("bench-") in BENCHES:
-        return _bench(name.removeprefix("bench-"), arguments)
-    if name not in EXPERIMENTS:
-        known = ", ".join([*EXPERIMENTS, *(f"bench-{bench}" for bench in BENCHES)])
+    if name not in catalogue.NAMES:
         raise InputError(
-            f"`NAME` must be one of {known}, got {arguments.name!r}; "
-            "`python -m experiments --list` tells what they are."
+            f"`NAME` must be one of {', '.join(catalogue.NAMES)}, got {name!r}; "
+            "`python -m experiments --list` says what they are."
         )
+    if name.startswith("bench-"):
+        return _bench(name, arguments)
     return _reproduce(name, arguments)
 
 
 def _reproduce(name: str, arguments: argparse.Namespace) -> int:
-    folder = pathlib.Path(arguments.out)
+    if arguments.json is not None:
+        raise InputError(f"`--json`: {name} writes {name}.json to --out; leave it out.")
+    folder = pathlib.Path(arguments.out or "results")
     if not folder.is_dir() and (folder.exists() or folder.is_symlink()):
         raise InputError(
             f"--out {folder} is not a folder; name a new folder, or one that is there."
         )
     files.check_place(folder)
-    module = importlib.import_module(EXPERIMENTS[name].module)
+    experiment = catalogue.load(name)
     place = folder / name
     unfinished = place.with_suffix(".partial.json")
-
-    def keep(result: dict[str, Any]) -> None:
-        files.write_json(str(unfinished), result)
-
-    takes = inspect.signature(module.run).parameters
-    more: dict[str, Any] = {"keep": keep} if "keep" in takes else {}
+    setup = Setup(
+        scale=arguments.scale or "small",
+        data_dir=arguments.data_dir,
+        say=_say,
+        keep=lambda result: files.write_json(str(unfinished), result),
+    )
     if arguments.resume:
-        if "before" not in takes:
-            raise InputError(f"`--resume`: {name} cannot be resumed; leave it.")
-        more["before"] = _read_unfinished(unfinished, arguments.scale)
-    began = time.perf_counter()
-    result = module.run(arguments.scale, arguments.data_dir, _say, **more)
-    result["command"] = f"python -m experiments {name} --scale {arguments.scale}"
-    result["seconds"] = time.perf_counter() - began
-    result.setdefault("seed", 0)  # of several seeds the first
-    result["versions"] = machine.versions()
+        if not experiment.can_resume:
+            raise InputError(f"`--resume`: {name} cannot be resumed; leave it out.")
+        setup = setup._replace(before=_read_unfinished(unfinished, setup.scale))
+    result = _timed(experiment, setup, f" --scale {setup.scale}")
+    result.setdefault("seed", 0)  # the first one if there are several
     files.write_json(f"{place}.json", result)
     unfinished.unlink(missing_ok=True)
-    files.write_text(f"{place}.md", getattr(module, "table", table)(result))
-    module.plot(result, place.with_suffix(".png"))
+    files.write_text(f"{place}.md", experiment.table(result))
+    draw(experiment, result, place.with_suffix(".png"))
     print(f"wrote {place}.json, {place}.md and {place}.png")
     return 0
 
 
 def _bench(name: str, arguments: argparse.Namespace) -> int:
+    for option in ("scale", "out", "resume"):
+        if getattr(arguments, option):
+            raise InputError(
+                f"`--{option}`: {name} has one size and writes to --json alone; leave "
+                "it out."
+            )
     files.check_json(arguments.json)
-    if name in _ONLINE:
-        machine.use_one_core()
-    module = importlib.import_module(BENCHES[name])
-    for needed, title in getattr(module, "NEEDS", {}).items():
+    if name in catalogue.ONE_CORE:
+        output.use_one_core()
+    experiment = catalogue.load(name)
+    for needed, title in experiment.needs.items():
         if importlib.util.find_spec(needed) is None:
             raise InputError(
-                f"bench-{name} compares with {title}, which is not installed: "
+                f"{name} compares with {title}, which is not installed: "
                 "pip install 'lowrank_jax[bench]'."
             )
-    began = time.perf_counter()
-    result = module.run(arguments.data_dir, _say)
-    result["command"] = f"python -m experiments bench-{name}"
-    result["seconds"] = time.perf_counter() - began
-    result["versions"] = machine.versions()
+    result = _timed(experiment, Setup(data_dir=arguments.data_dir, say=_say), "")
     files.write_json(arguments.json, result)
     return 0
+
+
+def _timed(experiment: Experiment, setup: Setup, options: str) -> Result:
+    """Run, and note the command, the seconds and the versions."""
+    began = time.perf_counter()
+    result = experiment.run(setup)
+    return result | {
+        "command": f"python -m experiments {experiment.name}{options}",
+        "seconds": time.perf_counter() - began,
+        "versions": output.versions(),
+    }
+
+
+def draw(experiment: Experiment, result: Result, path: pathlib.Path) -> None:
+    """Draw the picture of a result, if there is one, into a PNG file."""
+    from matplotlib.figure import Figure  # not pyplot: no window system is touched
+
+    if experiment.picture is None:
+        return
+    figure = Figure(layout="constrained")
+    experiment.picture(figure, result)
+    figure.savefig(path, dpi=150)
 
 
 def _say(line: str) -> None:
     print(line, flush=True)
 
 
-def _read_unfinished(path: pathlib.Path, scale: str) -> dict[str, Any]:
+def _read_unfinished(path: pathlib.Path, scale: str) -> Result:
     """Read what an interrupted run kept."""
     try:
         kept = json.loads(path.read_text())
@@ -153,7 +186,7 @@ def _read_unfinished(path: pathlib.Path, scale: str) -> dict[str, Any]:
             f"{path}: not whole JSON; remove it and leave out `--resume`."
         ) from None
     is_kept = isinstance(kept, dict) and isinstance(kept.get("scale"), str)
-    if not is_kept or not any(isinstance(kept.get(name), list) for name in _ROWS):
+    if not is_kept or not any(isinstance(kept.get(name), list) for name in _PARTS):
         raise InputError(
             f"{path}: not what an interrupted run kept; remove it and leave out "
             "`--resume`."
@@ -166,33 +199,19 @@ def _read_unfinished(path: pathlib.Path, scale: str) -> dict[str, Any]:
 
 
 def listing() -> str:
-    """Name every table, figure and bench with its status."""
+    """Return all experiments with their titles and data, and what is missing."""
     lines = []
-    for name, experiment in EXPERIMENTS.items():
+    for name in catalogue.NAMES:
+        experiment = catalogue.load(name)
         lines += [
-            f"{name}",
+            name,
             f"  {experiment.title}",
-            f"  reproduced on {experiment.status}: {experiment.data}",
+            f"  on {experiment.status}: {experiment.data}",
         ]
-    lines += ["", "benches", *(f"  bench-{name}" for name in BENCHES)]
     lines += ["", "not possible here"]
-    for absent in NOT_RUN:
+    for absent in catalogue.NOT_RUN:
         lines += [f"  {absent.title}", f"    {absent.why}"]
     return "\n".join(lines)
-
-
-def table(result: dict[str, Any]) -> str:
-    """Write a result that has rows of F1 as a Markdown table."""
-    has_templates = any("template" in row for row in result["rows"])
-    head = ["method", *(["template"] if has_templates else []), "F1", "+-", "seconds"]
-    lines = [[*head, "paper"], ["---"] * (len(head) + 1)]
-    for row in result["rows"]:
-        spread = "" if row["f1_std"] is None else f"{row['f1_std']:.2f}"
-        paper = "" if row["paper"] is None else f"{row['paper']:.1f}"
-        cells = [row["method"]] + ([row["template"]] if has_templates else [])
-        cells += [f"{row['f1']:.2f}", spread, f"{row['train_seconds']:.1f}", paper]
-        lines.append(cells)
-    return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)
 
 
 if __name__ == "__main__":

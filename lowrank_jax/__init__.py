@@ -16,7 +16,15 @@ _LAYERS = (
     "online sharding store streams theory types verify"
 ).split()
 
-__all__, _get, __dir__ = lazy.attach(__name__, {name: name for name in _LAYERS})
+_HELD = {
+    "BilinearClassifier": "estimators.classifier:BilinearClassifier",
+    "Reranker": "estimators.reranker:Reranker",
+    "Speller": "estimators.speller:Speller",
+    "Tagger": "estimators.tagger:Tagger",
+    "load": "estimators:load",
+}
+
+__all__, _get, __dir__ = lazy.attach(__name__, {name: name for name in _LAYERS} | _HELD)
 
 
 def __getattr__(name: str) -> Any:

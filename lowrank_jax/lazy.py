@@ -4,7 +4,7 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["attach"]
+__all__ = ["attach", "table"]
 
 
 def attach(
@@ -27,3 +27,16 @@ def attach(
         return getattr(found, attribute) if attribute else found
 
     return public, get, lambda: public
+
+
+def table(modules: Mapping[str, str]) -> dict[str, str]:
+    """Return the names for `attach` from the names that each module offers.
+
+    Args:
+      modules: Module, relative to the package, to its names with blanks between.
+    """
+    return {
+        name: f"{module}:{name}"
+        for module, names in modules.items()
+        for name in names.split()
+    }

@@ -6,12 +6,12 @@ under the ROC curve) are fractions.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.data.corpus import encode
+from lowrank_jax.data.corpus import Corpus, encode
 from lowrank_jax.data.lists import Lists, oracle
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "conlleval_report",
     "macro_auc",
     "quality_of",
+    "score_labels",
     "sentence_accuracy",
     "token_accuracy",
     "word_scores_from_labels",
@@ -30,6 +31,7 @@ __all__ = [
 
 Labels = Sequence[str] | np.ndarray
 Offsets = Sequence[int] | np.ndarray
+Edges = tuple[np.ndarray, np.ndarray, np.ndarray]  # is_start, is_end, kind
 
 
 class SpanScores(NamedTuple):
@@ -176,8 +178,7 @@ def chunk_scores(gold: Labels, predicted: Labels, offsets: Offsets) -> ChunkScor
     Raises:
       InputError: If the lengths do not agree.
     """
-    gold_list, predicted_list = _as_list(gold), _as_list(predicted)
-    _check_same_length(gold_list, predicted_list)
+    gold_list, predicted_list = _as_lists(gold, predicted)
     bounds = _bounds(offsets, len(gold_list))
     codes, values = encode([*gold_list, *predicted_list, "O"])
     # An O after each sentence ends its last chunk; an O before the first starts it.
@@ -188,16 +189,16 @@ def chunk_scores(gold: Labels, predicted: Labels, offsets: Offsets) -> ChunkScor
         for part in (codes[:half], codes[half:-1])
     ]
     tags, kinds, types = _split_labels(values)
-    g_start, g_end, g_type = _chunk_edges(streams[0], tags, kinds)
-    p_start, p_end, p_type = _chunk_edges(streams[1], tags, kinds)
-    is_correct_end = _correct_ends(g_start, g_end, g_type, p_start, p_end, p_type)
-    num_types = len(types)
-    num_gold = np.bincount(g_type[1:][g_start], minlength=num_types)
-    num_predicted = np.bincount(p_type[1:][p_start], minlength=num_types)
-    num_correct = np.bincount(g_type[is_correct_end], minlength=num_types)
+    edges = [_chunk_edges(stream, tags, kinds) for stream in streams]
+    num_gold, num_predicted = (
+        np.bincount(kind[1:][is_start], minlength=len(types))
+        for is_start, _, kind in edges
+    )
+    correct_types = edges[0][2][_correct_ends(*edges)]
+    num_correct = np.bincount(correct_types, minlength=len(types))
     by_type = {
         types[i]: _span_scores(num_gold[i], num_predicted[i], num_correct[i])
-        for i in sorted(range(num_types), key=types.__getitem__)
+        for i in sorted(range(len(types)), key=types.__getitem__)
         if num_gold[i] or num_predicted[i]
     }
     total = _span_scores(num_gold.sum(), num_predicted.sum(), num_correct.sum())
@@ -248,11 +249,45 @@ def word_scores_from_labels(
     Raises:
       InputError: If the lengths do not agree.
     """
-    gold_list, predicted_list = _as_list(gold), _as_list(predicted)
-    _check_same_length(gold_list, predicted_list)
+    gold_list, predicted_list = _as_lists(gold, predicted)
     bounds = _bounds(offsets, len(gold_list))
     ends = [_word_ends(part, bounds) for part in (gold_list, predicted_list)]
-    return _scores_from_ends(*ends)
+    starts = [np.concatenate([[0], part[:-1]]) for part in ends]
+    _, *both = np.intersect1d(ends[0], ends[1], True, return_indices=True)
+    is_correct = starts[0][both[0]] == starts[1][both[1]]
+    return _span_scores(ends[0].size, ends[1].size, int(is_correct.sum()))
+
+
+def score_labels(corpus: Corpus, predicted: Labels, format: str) -> dict[str, Any]:
+    """Return f1, precision, recall, accuracy and sentence accuracy, in percent.
+
+    F1 counts chunks for ``"conll"`` and words for ``"segmentation"``. The format
+    ``"nettalk"`` has no spans, so f1, precision and recall are the accuracy of letters.
+
+    Args:
+      corpus: True labels.
+      predicted: (num_tokens,) labels.
+      format: ``"conll"``, ``"segmentation"`` or ``"nettalk"``.
+    """
+    if corpus.labels is None:
+        raise InputError(f"{corpus.source} has no labels to compare with.")
+    gold, offsets = corpus.labels, corpus.offsets
+    accuracy = token_accuracy(gold, predicted)
+    precision, recall, f1, meaning = (accuracy,) * 3 + ("letter accuracy",)
+    if format == "conll":
+        precision, recall, f1 = chunk_scores(gold, predicted, offsets)[:3]
+        meaning = "chunk F1 as conlleval"
+    elif format == "segmentation":
+        precision, recall, f1 = word_scores_from_labels(gold, predicted, offsets)[:3]
+        meaning = "word F1"
+    return {
+        "f1": f1,
+        "precision": precision,
+        "recall": recall,
+        "accuracy": accuracy,
+        "sentence_accuracy": sentence_accuracy(gold, predicted, offsets),
+        "f1_is": meaning,
+    }
 
 
 class Quality(NamedTuple):
@@ -300,16 +335,6 @@ def _word_ends(labels: list[str], bounds: np.ndarray) -> np.ndarray:
     return np.flatnonzero(is_end[1:]) + 1
 
 
-def _scores_from_ends(gold: np.ndarray, predicted: np.ndarray) -> SpanScores:
-    """Score words that lie side by side, given by their (num_words,) ascending ends."""
-    starts = [np.concatenate([[0], ends[:-1]]) for ends in (gold, predicted)]
-    _, in_gold, in_predicted = np.intersect1d(
-        gold, predicted, assume_unique=True, return_indices=True
-    )
-    is_correct = starts[0][in_gold] == starts[1][in_predicted]
-    return _span_scores(gold.size, predicted.size, int(is_correct.sum()))
-
-
 def _split_labels(values: list[str]) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """Split labels at the first hyphen.
 
@@ -327,9 +352,7 @@ def _split_labels(values: list[str]) -> tuple[np.ndarray, np.ndarray, list[str]]
     return tags, kinds, types
 
 
-def _chunk_edges(
-    stream: np.ndarray, tags: np.ndarray, kinds: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _chunk_edges(stream: np.ndarray, tags: np.ndarray, kinds: np.ndarray) -> Edges:
     """Apply the rules to each pair of neighbours, by a table over label pairs.
 
     Args:
@@ -353,14 +376,7 @@ def _chunk_edges(
     return starts[pair], ends[pair], kinds[stream]
 
 
-def _correct_ends(
-    g_start: np.ndarray,
-    g_end: np.ndarray,
-    g_type: np.ndarray,
-    p_start: np.ndarray,
-    p_end: np.ndarray,
-    p_type: np.ndarray,
-) -> np.ndarray:
+def _correct_ends(gold: Edges, predicted: Edges) -> np.ndarray:
     """Return the positions of the last tokens of chunks that are right.
 
     Matching begins where gold and predicted chunks of one type start together. It stops
@@ -368,6 +384,7 @@ def _correct_ends(
     together. This is a two-state machine: its state at i follows from the last position
     that switched it on and the last position that switched it off.
     """
+    (g_start, g_end, g_type), (p_start, p_end, p_type) = gold, predicted
     is_same = g_type == p_type
     begins = g_start & p_start & is_same[1:]
     succeeds = g_end & p_end & is_same[:-1]
@@ -401,24 +418,24 @@ def _percent(part: int, whole: int) -> float:
     return 100.0 * int(part) / int(whole) if whole else 0.0
 
 
-def _as_list(labels: Labels) -> list[str]:
-    return labels.tolist() if isinstance(labels, np.ndarray) else list(labels)
-
-
 def _is_right(gold: Labels, predicted: Labels) -> np.ndarray:
     """Return (num_tokens,) bool, True where the label is right."""
-    gold_list, predicted_list = _as_list(gold), _as_list(predicted)
-    _check_same_length(gold_list, predicted_list)
+    gold_list, predicted_list = _as_lists(gold, predicted)
     pairs = zip(gold_list, predicted_list, strict=True)
     return np.fromiter((a == b for a, b in pairs), bool, len(gold_list))
 
 
-def _check_same_length(gold: list[str], predicted: list[str]) -> None:
+def _as_lists(*both: Labels) -> tuple[list[str], list[str]]:
+    """Check that gold and predicted labels are equally many."""
+    gold, predicted = (
+        part.tolist() if isinstance(part, np.ndarray) else list(part) for part in both
+    )
     if len(gold) != len(predicted):
         raise InputError(
             f"`predicted` must have {len(gold)} labels, as many as `gold`, got "
             f"{len(predicted)}."
         )
+    return gold, predicted
 
 
 def _bounds(offsets: Offsets, num_tokens: int) -> np.ndarray:

@@ -44,7 +44,6 @@ ALLOWED = {
     "cli": f"{LIBRARY} estimators theory certify report verify demo",
     "__main__": "cli",
 }
-#: Packages whose `__init__` only names its modules and loads them when asked for.
 COMMANDS = f"{PACKAGE}.cli.commands."
 
 
@@ -66,10 +65,43 @@ def is_lazy(tree):
 
 
 @functools.cache
+def behind(name):
+    """Return the module behind each name that a lazy package loads when asked for."""
+    tree = ast.parse(modules()[name].read_text(encoding="utf-8"))
+    return {
+        alias.name: node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and is_lazy(tree)
+        for alias in node.names
+        if node.module.startswith(f"{name}.")
+    }
+
+
+def attributes(tree):
+    """Return the dotted names that a module takes from packages of ours."""
+    packages = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    return {
+        f"{packages[node.value.id]}.{node.attr}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        if packages.get(node.value.id) in modules()
+        if node.attr in behind(packages[node.value.id])
+    }
+
+
+@functools.cache
 def imports(name):
     """Return the modules of ours that a module imports anywhere, and the others."""
     tree = ast.parse(modules()[name].read_text(encoding="utf-8"))
     ours, others = set(), set()
+    for full in attributes(tree):
+        package, _, attribute = full.rpartition(".")
+        ours.add(behind(package)[attribute])
     for node in ast.walk(tree):
         found = []
         if isinstance(node, ast.Import):
@@ -83,8 +115,9 @@ def imports(name):
             elif full in modules():
                 ours.add(full)
             else:
-                parent = full.rpartition(".")[0]
-                ours.add(parent if parent in modules() else PACKAGE)
+                parent, _, last = full.rpartition(".")
+                parent = behind(parent).get(last, parent) if parent in modules() else ""
+                ours.add(parent or PACKAGE)
     if is_lazy(tree):  # a table of its own modules, none of which it loads
         ours = {one for one in ours if not one.startswith(f"{name}.")}
     return frozenset(ours - {name}), frozenset(others)
@@ -99,6 +132,10 @@ def strings(name):
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
+    if is_lazy(tree):
+        return set()
+    package = name if modules()[name].name == "__init__.py" else name.rpartition(".")[0]
+    texts |= {f"{package}.{text}" for text in texts}  # named relative to the package
     return {text for text in texts if text in modules() and text != PACKAGE}
 
 
@@ -208,3 +245,20 @@ def test_no_file_is_long():
     sizes = {path: len(path.read_text("utf-8").splitlines()) for path in paths}
     long = {name_of(p): size for p, size in sizes.items() if size > MOST_LINES}
     assert long == {}
+
+
+def test_the_page_of_the_design_shows_the_whole_tree():
+    """Each folder is a line of the tree, and its modules stand in that line."""
+    text = (ROOT / "docs/design.md").read_text(encoding="utf-8")
+    shown, folders, path = text.split("```")[1], {}, []
+    for line in shown.splitlines():
+        found = re.match(r"( *)(\w+)/(?:\s|$)(.*)", line)
+        if found and len(found[1]) <= 4:
+            path = [*path[: len(found[1]) // 2], found[2]]
+            folders["/".join(path)] = found[3].split()
+        elif path:
+            folders["/".join(path)] += line.split()
+    for name, file in modules().items():
+        folder = str(file.parent.relative_to(ROOT))
+        if not file.stem.startswith("__"):
+            assert file.stem in folders[folder], name

@@ -10,30 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments.smm.learners import latent_svm, trigram_crf, trigram_perceptron
 from lowrank_jax import streams
 from lowrank_jax.batch import crf
 from lowrank_jax.batch.sblr import bcpd, fista, sparse_newton
-from lowrank_jax.batch.smm import (
-    fobos,
-    latent_svm,
-    smoothed,
-    stochastic,
-    tied,
-    trigram_crf,
-)
+from lowrank_jax.batch.smm import fobos, smoothed, stochastic, tied
 from lowrank_jax.data import dense_task
 from lowrank_jax.data.bisymbols import Words
 from lowrank_jax.data.made.lists import reranking_task
 from lowrank_jax.models.tensor import Shape
-from lowrank_jax.online import (
-    bcd,
-    bol,
-    mira,
-    perceptron,
-    rerank,
-    tensor_mira,
-    trigram_perceptron,
-)
+from lowrank_jax.online import bcd, bol, mira, perceptron, rerank, tensor_mira
 from lowrank_jax.online.bol import dense
 from lowrank_jax.streams.matrices import label_matrices
 from lowrank_jax.types import Learner

@@ -1,17 +1,17 @@
-"""`bench sblr`: classifying matrices, ours and scikit-learn side by side.
+"""Classifying matrices, ours and scikit-learn side by side.
 
 Three measurements, compilation apart:
 
-* a grid of 900 points on 10 folds of BCI Competition II data set IV: fits a second of
-  one `vmap`ped program (`selection.cross_validate`, rank 1) against
-  ``LogisticRegression(solver="saga")`` with the elastic net, fit by fit in two
-  processes of one thread each, on a sample of the same points and folds. Its strengths
-  are ``l1 = mu1``, ``l2 = mu2``; it has one weight an entry of the matrix, ours a
-  product of two vectors: the work is that of choosing strengths, not one objective;
+* a grid of 900 points on 10 folds of BCI Competition II data set IV: fits per second of
+  one `vmap`ped program (`selection.cross_validate`, rank 1) and of
+  ``LogisticRegression(solver="saga")`` with the elastic net. The peer fits one by one
+  in two processes of one thread each, on a sample of the same points and folds, with
+  ``l1 = mu1``, ``l2 = mu2``. It has one weight per entry of the matrix, ours a product
+  of two vectors: both choose strengths, but their objectives differ;
 * sparse logistic regression at equal objective: seconds until F is within 1e-4,
-  relatively, of the lowest known, for proximal Newton on a working set, for FISTA with
-  restarts and for the peers. The mean is taken off for all, which changes nothing but
-  the offset;
+  relatively, of the lowest known. Proximal Newton on a working set and FISTA with
+  restarts stand beside the peers. The mean is taken off for all, which changes nothing
+  but the offset;
 * an iteration of Algorithm 2 on matrices of 1000 x 1000 over reading them once.
 """
 
@@ -20,25 +20,23 @@ import os
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.protocol import Experiment, Result, Say, Setup
 from experiments.sblr.table1 import matrices_of, stream_ratio
 from experiments.sblr.tasks import CHUNK
+from experiments.tables import markdown
 from lowrank_jax import data, loops
 from lowrank_jax.batch.sblr import fista, sparse_newton
 from lowrank_jax.estimators.classifier import selection
 from lowrank_jax.streams.matrices import Labelled, label_matrices
 from lowrank_jax.types import Learner
 
-__all__ = ["NEEDS", "run"]
-
-#: Modules that this benchmark cannot do without.
-NEEDS = {"sklearn": "scikit-learn"}
+__all__ = ["EXPERIMENT"]
 
 UNIT = 50.0  # microvolts
 NUM_PEER_FITS = 60
@@ -51,21 +49,15 @@ _LIBLINEAR: dict[str, Any] = {"max_iter": 100_000, "intercept_scaling": 100.0}
 SHARES = (0.1, 0.01)  # of the strength from which on all weights are 0
 
 
-def run(
-    data_dir: Path | str | None = None, say: Callable[[str], None] = print
-) -> dict[str, Any]:
-    """Measure, and say each figure as it comes.
-
-    Args:
-      data_dir: where the data are; see `data.find`.
-      say: takes one line of text.
-    """
-    path = data.find("bci2_iv/sp1s_aa_100hz.npz", data_dir)
+def run(setup: Setup) -> Result:
+    """Measure, and say each figure as it comes."""
+    say = setup.say
+    path = data.find("bci2_iv/sp1s_aa_100hz.npz", setup.data_dir)
     read = data.read_matrices(path, split="train")
     assert read.y is not None
     x = np.asarray(read.x, np.float32) / np.float32(UNIT)
     points = selection.grid_points(selection.GRID)
-    result: dict[str, Any] = {
+    result: Result = {
         "device": jax.devices()[0].device_kind,
         "num_cores": os.cpu_count(),
     }
@@ -77,15 +69,39 @@ def run(
     return result
 
 
+def table(result: Result) -> str:
+    """Write the three measurements as Markdown."""
+    grid, stream = result["grid"], result["stream"]
+    rows = []
+    for case in result["sparse"]:
+        for row in case["rows"]:
+            is_there = row["seconds"] is not None
+            seconds = f"{row['seconds']:.4f} s" if is_there else row["words"]
+            ratio = f"{row['ratio']:.2f}" if "ratio" in row else ""
+            rows.append([f"{case['share']:g}", row["name"], seconds, ratio])
+    return (
+        f"BCI Competition II data set IV, {result['num_cores']} cores, one run, "
+        f"compilation apart. A grid of {grid['num_points']} points on "
+        f"{grid['num_folds']} folds: {grid['fits_per_second']:.0f} fits per second in "
+        "one program; scikit-learn's saga, fit by fit in two processes: "
+        f"{grid['peer_fits_per_second']:.1f}; ratio {grid['ratio']:.1f}. An iteration "
+        f"of Algorithm 2 on matrices of {stream['size']} x {stream['size']} takes "
+        f"{stream['ratio']:.1f} times as long as reading them once.\n\n"
+        + markdown(
+            ["strength", "sparse LR to the same objective", "time", "ratio"], rows
+        )
+    )
+
+
 def grid_speed(
     x: np.ndarray,
     y: np.ndarray,
     points: np.ndarray,
     num_folds: int,
     num_peer_fits: int,
-    say: Callable[[str], None],
+    say: Say,
 ) -> dict[str, float]:
-    """Compare fits a second over a grid and folds."""
+    """Compare fits per second over a grid and folds."""
     labelled, _ = label_matrices(x, y)
     weights = selection.fold_weights(y, num_folds=num_folds)
     say(f"{len(points)} points on {num_folds} folds:")
@@ -99,12 +115,12 @@ def grid_speed(
     num_fits = len(points) * num_folds
     ours = num_fits / seconds
     say(
-        f"  one program: {num_fits} fits in {seconds:.1f} s, {ours:.1f} a second, "
+        f"  one program: {num_fits} fits in {seconds:.1f} s, {ours:.1f} per second, "
         f"{sweeps.mean():.0f} sweeps each   (compiled in {compile_seconds:.1f} s)"
     )
     peer, share = _peer_speed(x, y, points, weights, num_peer_fits)
     say(
-        f"  scikit-learn saga, 2 processes: {peer:.2f} a second, "
+        f"  scikit-learn saga, 2 processes: {peer:.2f} per second, "
         f"{100 * share:.0f} % stopped by their tolerance"
     )
     say(f"  ratio {ours / peer:.1f}")
@@ -124,7 +140,7 @@ def grid_speed(
 
 
 def _peer_fit(x: np.ndarray, y: np.ndarray, l1: float, l2: float) -> bool:
-    """Fit by saga; return whether it came to its tolerance. Runs in a process."""
+    """Fit by saga in a process; return True if it came to its tolerance."""
     from sklearn.exceptions import ConvergenceWarning
 
     with warnings.catch_warnings():
@@ -155,7 +171,7 @@ def _peer_speed(
     weights: np.ndarray,
     num_fits: int,
 ) -> tuple[float, float]:
-    """Return fits a second in two processes, and the share that converged."""
+    """Return fits per second in two processes, and the share that converged."""
     import joblib
 
     flat = x.reshape(len(x), -1)
@@ -177,15 +193,15 @@ def _peer_speed(
 
 
 def sparse_speed(
-    x: np.ndarray, y: np.ndarray, share: float, say: Callable[[str], None]
+    x: np.ndarray, y: np.ndarray, share: float, say: Say
 ) -> dict[str, Any]:
     """Compare seconds to an objective of sparse logistic regression.
 
     Args:
-      x: (n, s, t).
-      y: (n,) of two values, 0 and 1.
-      share: strength, as a share of the one from which on all weights are 0.
-      say: takes one line.
+      x: (n, s, t) matrices.
+      y: (n,) classes, 0 or 1.
+      share: Strength, as a share of the least one that makes all weights 0.
+      say: Takes one line of text.
     """
     x = x.astype(np.float64) - x.mean(0, dtype=np.float64)
     flat = x.reshape(len(x), -1)
@@ -358,3 +374,14 @@ def _skglm_to_goal(
     fits = [(f"tol {tol:.0e}", make(tol)) for tol in np.geomspace(1e-1, 1e-9, 17)]
     fits[-1][1]()  # compiles; a loose tolerance would end before it begins
     return _first_to_goal("skglm", fits, is_good)
+
+
+EXPERIMENT = Experiment(
+    "bench-sblr",
+    "Speed beside scikit-learn",
+    "a stand-in",
+    "BCI Competition II data set IV, and made matrices",
+    run,
+    table,
+    needs={"sklearn": "scikit-learn"},
+)

@@ -1,10 +1,10 @@
-"""`bench sequence`: CoNLL-2000, ours and CRFsuite side by side, compilation apart.
+"""CoNLL-2000, ours and CRFsuite side by side, compilation apart.
 
-A time of a pass is the median of the first five passes of one training, where there are
-most mistakes to mend; CRFsuite's own log gives its seconds an iteration. All learners
-train in turn, three times over, and a ratio is the median of those. Decoding is
-the median of five repetitions, features of three; whole trainings, the four sizes and
-the memory (of a training of two passes) are measured once.
+The time of a pass is the median of the first five passes of one training, which have
+the most mistakes. CRFsuite's own log gives its seconds per iteration. All learners
+train in turn, three times, and a ratio is the median of the three. Decoding is the
+median of five repetitions, compiling features of three. Whole trainings, the four sizes
+and the memory (of a training of two passes) are measured once.
 """
 
 import functools
@@ -21,16 +21,15 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.bench import crfsuite
+from experiments import crfsuite
+from experiments.protocol import Experiment, Result, Say, Setup
+from experiments.tables import markdown
 from lowrank_jax import data, features, loops, metrics, models, online, streams
 from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.estimators import labelling
 from lowrank_jax.types import Learner
 
-__all__ = ["NEEDS", "run"]
-
-#: Modules that this benchmark cannot do without.
-NEEDS = {"pycrfsuite": "CRFsuite"}
+__all__ = ["EXPERIMENT"]
 
 NUM_PASSES = 5  # timed
 NUM_TURNS = 3  # of all learners, one after the other
@@ -38,18 +37,12 @@ _BASE = "CRFsuite averaged perceptron"
 NUM_LARGE = 4_000_000  # K of the padding test
 
 
-def run(
-    data_dir: Path | str | None = None, say: Callable[[str], None] = print
-) -> dict[str, Any]:
-    """Measure, and say each figure as it comes.
-
-    Args:
-      data_dir: where the corpora are; see `data.find`.
-      say: takes one line of text.
-    """
-    train_file = data.find("conll2000/train.txt.xz", data_dir)
-    test_file = data.find("conll2000/test.txt.xz", data_dir)
-    result: dict[str, Any] = {
+def run(setup: Setup) -> Result:
+    """Measure, and say each figure as it comes."""
+    say = setup.say
+    train_file = data.find("conll2000/train.txt.xz", setup.data_dir)
+    test_file = data.find("conll2000/test.txt.xz", setup.data_dir)
+    result: Result = {
         "device": jax.devices()[0].device_kind,
         "num_cores": os.cpu_count(),
     }
@@ -76,21 +69,60 @@ def run(
     return result
 
 
+def table(result: Result) -> str:
+    """Write passes, decoding and the rest as Markdown."""
+    passes = [
+        [name, f"{value:.2f} s", f"{result['pass_ratio'][name]:.2f}"]
+        for name, value in result["seconds_per_pass"].items()
+    ]
+    decoding = result["decoding"]
+    speeds = [
+        [name, f"{value:,.0f}", f"{value / decoding['CRFsuite']:.1f}"]
+        for name, value in decoding.items()
+    ]
+    training, scaling = result["training"], result["scaling"]
+    of_bol = result["pass_ratios"]["BOL block, first and 0-order"]
+    turns = ", ".join(f"{ratio:.2f}" for ratio in of_bol)
+    micro = ", ".join(
+        f"{float(value):.2f} at {int(tokens):,}"
+        for tokens, value in scaling["microseconds_per_token"].items()
+    )
+    reached = training["bol_seconds_to_93.5"]
+    after = "" if reached is None else f" (F1 93.5 is reached after {reached:.1f} s)"
+    return (
+        f"CoNLL-2000, {result['num_cores']} cores, one run, compilation apart, each "
+        "operation of ours on one core. A pass of BOL over one of CRFsuite's averaged "
+        f"perceptron in the single turns: {turns}.\n\n"
+        + markdown(["one pass, medians of three turns", "time", "ratio"], passes)
+        + "\n"
+        + markdown(["decoding", "tokens per second", "ratio"], speeds)
+        + f"\nTraining BOL for 10 passes takes {training['bol_seconds']:.1f} s for F1 "
+        f"{training['bol_f1']:.2f}{after}; CRFsuite's L-BFGS takes "
+        f"{training['lbfgs_seconds']:.1f} s for {training['lbfgs_f1']:.2f}. "
+        "Features of the training set are compiled in "
+        f"{result['feature_seconds']:.1f} s. "
+        f"A first pass of BOL costs, in microseconds per token, {micro} tokens; with "
+        "the feature table padded to 4 million rows a pass takes "
+        f"{scaling['padded_over_plain']:.2f} times as long. Peak memory of "
+        f"`train bol`: {result['peak_memory_mb'] / 1000:.1f} GB.\n"
+    )
+
+
 def _passes(
     zero: Sequences,
     first: Sequences,
     files: tuple[Path, Path],
     found: dict[str, Any],
-    say: Callable[[str], None],
+    say: Say,
 ) -> dict[str, Any]:
     """Time one pass of each learner, all of them in turn: a machine's speed drifts.
 
     Args:
-      zero: training sentences with 0-order features.
-      first: with first-order features beside.
-      files: of training and test.
-      found: is given what CRFsuite found, by name.
-      say: takes one line of text.
+      zero: Training sentences with 0-order features.
+      first: Training sentences with 0-order and first-order features.
+      files: Files of the training and the test sentences.
+      found: Filled with what CRFsuite found, by name.
+      say: Takes one line of text.
     """
     peers = {_BASE: ("ap", 10), "CRFsuite passive-aggressive": ("pa", 10)}
     ours: dict[str, tuple[Learner, Sequences]] = {
@@ -163,7 +195,7 @@ def _training(
     gold: data.Corpus,
     encoder: features.Encoder,
     files: tuple[Path, Path],
-    say: Callable[[str], None],
+    say: Say,
 ) -> dict[str, Any]:
     """Time a whole training against CRFsuite's L-BFGS."""
     names = np.array(encoder.labels)
@@ -217,12 +249,12 @@ def _decoding(
     first: Sequences,
     test: Sequences,
     peers: dict[str, Any],
-    say: Callable[[str], None],
+    say: Say,
 ) -> dict[str, Any]:
-    """Tokens a second of a trained model; the peer's items are built beforehand."""
+    """Return tokens per second of a model; the peer's items are built beforehand."""
     peer = peers[_BASE]
     base = peer["tokens_per_second"]
-    say("decoding the test set, tokens a second:")
+    say("decoding the test set, tokens per second:")
     say(f"  {'CRFsuite, items built before':32} {base:10,.0f}")
     say(f"  {'CRFsuite, from strings':32} {peer['tokens_per_second_strings']:10,.0f}")
     result = {
@@ -263,12 +295,12 @@ def _on_host(call: Callable[..., jax.Array], *given: Any) -> np.ndarray:
     return np.asarray(call(*given))
 
 
-def _scaling(first: Sequences, say: Callable[[str], None]) -> dict[str, Any]:
+def _scaling(first: Sequences, say: Say) -> dict[str, Any]:
     """Show that a pass is linear in tokens and does not depend on K."""
     learner = online.bol.learner(averaging="none")
     result: dict[str, Any] = {"microseconds_per_token": {}}
     offsets = np.asarray(first.offsets)
-    say("BOL block, a first pass at four sizes, microseconds a token:")
+    say("BOL block, a first pass at four sizes, microseconds per token:")
     for share in (0.125, 0.25, 0.5, 1.0):
         num_sentences = int(first.num_sentences * share)
         num_tokens = int(offsets[num_sentences])
@@ -302,7 +334,7 @@ def _scaling(first: Sequences, say: Callable[[str], None]) -> dict[str, Any]:
     return result
 
 
-def _memory(train_file: Path, say: Callable[[str], None]) -> float:
+def _memory(train_file: Path, say: Say) -> float:
     """Return the peak memory of a training on the command line, in a fresh process."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
@@ -313,3 +345,14 @@ def _memory(train_file: Path, say: Callable[[str], None]) -> float:
         peak = json.loads(report.read_text())["peak_memory_mb"]
     say(f"peak memory of `train bol`         {peak:8.0f} MB")
     return float(peak)
+
+
+EXPERIMENT = Experiment(
+    "bench-sequence",
+    "Speed beside CRFsuite",
+    "the paper's data",
+    "CoNLL-2000",
+    run,
+    table,
+    needs={"pycrfsuite": "CRFsuite"},
+)

@@ -1,9 +1,10 @@
-"""Spectral max-margin tagging: an iteration in parts, thresholds, words a second.
+"""Spectral max-margin tagging: an iteration in parts, thresholds, words per second.
 
 On NETtalk, 15,000 training words. Decoding is compared with CRFsuite on the same test
-words, letters at most two away as its features (as far as a trigram of bi-symbols
-reaches). Its labels form a first-order chain, ours pairs of outputs: CRFsuite has all
-labels everywhere, ours the outputs a letter was seen with.
+words. CRFsuite's features are letters at most two away, as far as a trigram of
+bi-symbols reaches. Its labels form a first-order chain, and every label is allowed
+everywhere. Our states are pairs of outputs, and a letter has the outputs it was seen
+with.
 """
 
 import tempfile
@@ -16,24 +17,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.smm import words as smm_words
+from experiments import crfsuite
+from experiments.protocol import Experiment, Result, Say, Setup
+from experiments.smm import words as nettalk
+from experiments.tables import markdown
 from lowrank_jax import data, features, loops, streams
 from lowrank_jax.batch.smm import fobos
 from lowrank_jax.batch.smm.hinge import hinge
 from lowrank_jax.decode.lattice_paths import best_paths, paths_to_words
-from lowrank_jax.estimators.speller import WordTagger
+from lowrank_jax.estimators.speller import Speller
 from lowrank_jax.linalg.svt import svt, truncated_svt
 from lowrank_jax.models import hankel
 from lowrank_jax.streams.words import Lattice
 
-__all__ = ["NEEDS", "run"]
-
-NEEDS = {"pycrfsuite": "CRFsuite"}
+__all__ = ["EXPERIMENT"]
 
 NUM_REPEATS = 5
 NUM_TURNS = 15  # of the thresholds, one after the other
 STRENGTH, STEP_SIZE, UNFOLDING = 30.0, 0.3, "first"
-
+NUM_ITERATIONS = 40  # before anything is measured, so that the rank is a real one
 
 #: What CRFsuite sees: letters at most two away, adjacent pairs and triples of them.
 TEMPLATE = "\n".join(
@@ -45,22 +47,10 @@ TEMPLATE = "\n".join(
 TEMPLATE += "\nB\n"
 
 
-def run(
-    data_dir: Path | str | None,
-    say: Callable[[str], None],
-    *,
-    sizes: tuple[int, ...] = smm_words.SIZES,
-    num_iterations: int = 40,
-) -> dict[str, Any]:
-    """Measure; return the figures.
-
-    Args:
-      data_dir: where the corpora are.
-      say: takes one line of progress.
-      sizes: of training, development and test part.
-      num_iterations: before anything is measured, so that the rank is a real one.
-    """
-    split = smm_words.draw_split(smm_words.read_words(data_dir), 0, sizes)
+def run(setup: Setup) -> Result:
+    """Measure, and say each figure as it comes."""
+    say = setup.say
+    split = nettalk.draw_split(nettalk.read_words(setup.data_dir), 0)
     alphabet = data.alphabet_of(split.train)
     words = data.encode_words(alphabet, split.train)
     lattice = jax.device_put(streams.words.lattice(alphabet, words))
@@ -77,31 +67,54 @@ def run(
         learner,
         streams.Whole(lattice),
         key=jax.random.key(0),
-        num_passes=num_iterations,
+        num_passes=NUM_ITERATIONS,
     ):
         times.append(done.seconds)
         if done.pass_index == 0:
             compile_seconds = done.compile_seconds
     state = done.state
-    result: dict[str, Any] = {
+    result: Result = {
         "num_words": split.train.num_sentences,
         "num_symbols": alphabet.num_symbols,
         "rank": int(state.rank),
         "compile_seconds": compile_seconds,
         "seconds_per_iteration": float(np.median(times)),
     }
-    say(f"rank after {num_iterations} iterations       {result['rank']:8d}")
+    say(f"rank after {NUM_ITERATIONS} iterations       {result['rank']:8d}")
     say(
         f"FOBOS iteration, whole            {result['seconds_per_iteration']:8.3f} s"
         f"   (compiled in {compile_seconds:.1f} s)"
     )
     params = state.params
-    result |= _parts(blocks, params, result["rank"], lattice, num_iterations, say)
-    tagger = WordTagger(
+    result |= _parts(blocks, params, result["rank"], lattice, say)
+    tagger = Speller.from_params(
         alphabet, params, {"order": 3, "lower_orders": "none", "unfolding": UNFOLDING}
     )
     result["tagging"] = _tagging(tagger, split, say)
     return result
+
+
+def table(result: Result) -> str:
+    """Write the times of FOBOS and of tagging as Markdown."""
+    tagging = result["tagging"]
+    thresholds = [
+        [name, f"{1000 * value:.0f} ms"]
+        for name, value in result["threshold_seconds"].items()
+    ]
+    names = ("smm", "smm from strings", "CRFsuite", "CRFsuite from strings")
+    return (
+        f"NETtalk, {result['num_words']:,} words, rank {result['rank']}. An iteration "
+        f"takes {result['seconds_per_iteration']:.2f} s, of which decoding "
+        f"{result['decoding_seconds']:.2f} s. Accuracy {tagging['smm_accuracy']:.1f} % "
+        f"beside {tagging['CRFsuite_accuracy']:.1f} % of CRFsuite with its own "
+        "features.\n\n"
+        + markdown(["singular-value thresholding", "time"], thresholds)
+        + "\n"
+        + markdown(
+            ["tagging", "words per second"],
+            ([name, f"{tagging[name]:,.0f}"] for name in names),
+        )
+    )
 
 
 def _parts(
@@ -109,14 +122,13 @@ def _parts(
     params: hankel.Params,
     rank: int,
     lattice: Lattice,
-    num_iterations: int,
-    say: Callable[[str], None],
+    say: Say,
 ) -> dict[str, Any]:
     """Time decoding, and the threshold in three ways."""
     decode = jax.jit(lambda params, lattice: hinge(blocks, params, lattice))
     decoding, found = _time(decode, params, lattice)
     say(f"  decoding (hinge, subgradient)   {decoding:8.3f} s")
-    eta = STEP_SIZE / np.sqrt(num_iterations)
+    eta = STEP_SIZE / np.sqrt(NUM_ITERATIONS)
     half_way = params[0] - jnp.float32(eta) * found.gradient[0]
     threshold = jnp.float32(eta * STRENGTH)
     room = min(rank + 8, min(half_way.shape))
@@ -164,14 +176,12 @@ def _in_turn(
     return {name: float(np.median(each)) for name, each in taken.items()}, results
 
 
-def _tagging(
-    tagger: WordTagger, split: smm_words.Split, say: Callable[[str], None]
-) -> dict[str, Any]:
-    """Words a second, ours and CRFsuite, on the test words."""
+def _tagging(tagger: Speller, split: nettalk.Split, say: Say) -> dict[str, Any]:
+    """Return test words tagged per second, ours and CRFsuite."""
     test, num_words = split.test, split.test.num_sentences
-    words = data.encode_words(tagger.alphabet, test)
-    lattice = jax.device_put(streams.words.lattice(tagger.alphabet, words))
-    table = hankel.score_table(tagger.blocks, tagger.params)
+    words = data.encode_words(tagger.alphabet_, test)
+    lattice = jax.device_put(streams.words.lattice(tagger.alphabet_, words))
+    table = hankel.score_table(tagger.blocks, tagger.params_)
     decode = jax.jit(lambda table, lattice: best_paths(table, lattice, cost=0.0))
     seconds, paths = _time(decode, table, lattice)
     found = paths_to_words(paths, lattice)
@@ -181,7 +191,7 @@ def _tagging(
         "smm_accuracy": data.hamming_accuracy(words, found),
     }
     result |= _crfsuite(split)
-    say("test words tagged a second:")
+    say("test words tagged per second:")
     for ours, peer in (
         ("smm", "CRFsuite"),
         ("smm from strings", "CRFsuite from strings"),
@@ -194,7 +204,7 @@ def _tagging(
     return result
 
 
-def _crfsuite(split: smm_words.Split) -> dict[str, float]:
+def _crfsuite(split: nettalk.Split) -> dict[str, float]:
     import pycrfsuite
 
     template = features.parse_template(TEMPLATE)
@@ -202,7 +212,7 @@ def _crfsuite(split: smm_words.Split) -> dict[str, float]:
     trainer = pycrfsuite.Trainer(algorithm="ap", verbose=False)
     labels = np.asarray(split.train.labels).tolist()
     for sentence, a, b in zip(
-        _attributes(sequences),
+        crfsuite.attributes(sequences),
         split.train.offsets[:-1],
         split.train.offsets[1:],
         strict=True,
@@ -216,11 +226,15 @@ def _crfsuite(split: smm_words.Split) -> dict[str, float]:
         tagger.open(model)
 
         def from_strings() -> list[str]:
-            items = _attributes(encoder.transform(split.test, unseen_label="ignore"))
+            items = crfsuite.attributes(
+                encoder.transform(split.test, unseen_label="ignore")
+            )
             return [label for item in items for label in tagger.tag(item)]
 
         strings, predicted = _time(from_strings)
-        items = _attributes(encoder.transform(split.test, unseen_label="ignore"))
+        items = crfsuite.attributes(
+            encoder.transform(split.test, unseen_label="ignore")
+        )
         built = [pycrfsuite.ItemSequence(item) for item in items]
 
         def decode() -> None:
@@ -238,15 +252,6 @@ def _crfsuite(split: smm_words.Split) -> dict[str, float]:
     }
 
 
-def _attributes(sequences: Any) -> list[list[list[str]]]:
-    """Write each word's features as CRFsuite wants them: lists of strings."""
-    size = sequences.space.num_features
-    ids, offsets = np.asarray(sequences.feature_ids), np.asarray(sequences.offsets)
-    names = np.arange(size).astype(str)
-    rows = [names[row[row < size]].tolist() for row in ids]
-    return [rows[a:b] for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
-
-
 def _time(function: Callable[..., Any], *given: Any) -> tuple[float, Any]:
     """Return median seconds after one call that compiles, and the result."""
     result = jax.block_until_ready(function(*given))
@@ -256,3 +261,14 @@ def _time(function: Callable[..., Any], *given: Any) -> tuple[float, Any]:
         result = jax.block_until_ready(function(*given))
         seconds.append(time.perf_counter() - began)
     return float(np.median(seconds)), result
+
+
+EXPERIMENT = Experiment(
+    "bench-smm",
+    "Speed of FOBOS and of tagging words",
+    "the paper's data",
+    "NETtalk",
+    run,
+    table,
+    needs={"pycrfsuite": "CRFsuite"},
+)

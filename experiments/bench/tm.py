@@ -1,8 +1,8 @@
-"""`bench tm`: a round of reranking at growing V and growing lists, and a NumPy peer.
+"""A round of reranking at growing V and growing lists, and a NumPy peer.
 
-Lists are made: 50 candidates with so many active features each, drawn from ten times as
-many of the list, which are drawn evenly from V (candidates of one input are alike), and
-random qualities, so that nothing can be learned and nearly every round of a first pass
+Lists are made. Each has 50 candidates, whose features are drawn from a pool of the list
+ten times as large, since candidates of one input are alike. Pools are drawn evenly from
+V. Qualities are random: nothing can be learned, and nearly every round of a first pass
 is a mistake at every V. A time is the median over first passes from a fresh state,
 compilation apart. The peer is MIRA in NumPy on the raw arrays of the sparse lists:
 slices, one gather and one `reduceat` to score, and a scratch table for the norm, as
@@ -13,28 +13,31 @@ import functools
 import os
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.protocol import Experiment, Result, Setup
+from experiments.tables import markdown
 from lowrank_jax import loops, streams
 from lowrank_jax.data.lists import Lists, oracle
 from lowrank_jax.models.tensor import Shape, mode_sizes
 from lowrank_jax.online import rerank, tensor_mira
 from lowrank_jax.types import Learner
 
-__all__ = ["NEEDS", "made_lists", "numpy_mira", "run"]
+__all__ = ["EXPERIMENT", "made_lists", "numpy_mira"]
 
+NUM_LISTS = 400
 NUM_FEATURES = 1_333_000
+SIZES = (10**4, 10**5, 10**6, NUM_FEATURES, 10**7)  # V of the first comparison
+ACTIVES = (50, 100, 200, 400)  # features of a candidate of the second
 NUM_ACTIVE = 200  # features of a candidate, as in the chunk lists
 NUM_CANDIDATES = 50
 NUM_REPEATS = 9  # of all learners on all lists, one after the other
 NUM_TURNS = 15  # of ours and the peer's, one after the other
 POOL = 10  # features of a list for each that a candidate has
-NEEDS: dict[str, str] = {}  # nothing beside NumPy
 ORDERS = {"T-MIRA": 2, "T-MIRA, D = 3": 3}  # of the tensor learners
 _PEER = "MIRA in NumPy, raw arrays"
 
@@ -58,11 +61,11 @@ def made_lists(
     """Make lists whose qualities have nothing to do with their features.
 
     Args:
-      num_lists: to make.
+      num_lists: Number of lists to make.
       num_features: V.
-      num_active: distinct features of each candidate, with value 1.
-      num_candidates: of each list.
-      seed: of NumPy's default generator.
+      num_active: Number of distinct features of each candidate, all with value 1.
+      num_candidates: Number of candidates in each list.
+      seed: Seed of NumPy's default generator.
     """
     rng = np.random.default_rng(seed)
     many = num_lists * num_candidates
@@ -87,8 +90,8 @@ def numpy_mira(
     """Run MIRA (TM-B2), averaged, over lists in NumPy.
 
     Args:
-      lists: no feature twice in a candidate.
-      order: the list of each round.
+      lists: Lists in which no candidate has a feature twice.
+      order: List of each round.
       limit: C.
 
     Returns:
@@ -133,9 +136,9 @@ class _Pass:
     """A first pass of a learner over a corpus, compiled; each call gives its seconds.
 
     Attributes:
-      num_lists: of the corpus.
-      compile_seconds: that compilation took.
-      mistakes: share of rounds of the last pass.
+      num_lists: Number of lists in the corpus.
+      compile_seconds: Time of the compilation.
+      mistakes: Share of rounds with a mistake in the last pass.
     """
 
     def __init__(self, learner: Learner, corpus: streams.lists.Stream) -> None:
@@ -186,39 +189,22 @@ def _with_cells(lists: Lists, name: str) -> Lists:
     return Lists(**(vars(lists) | {"num_features": num_cells}))
 
 
-def run(
-    data_dir: Path | str | None = None,
-    say: Callable[[str], None] = print,
-    *,
-    num_lists: int = 400,
-    sizes: tuple[int, ...] = (10**4, 10**5, 10**6, NUM_FEATURES, 10**7),
-    actives: tuple[int, ...] = (50, 100, 200, 400),
-    num_features: int = NUM_FEATURES,
-) -> dict[str, Any]:
-    """Measure, and say each figure as it comes.
-
-    Args:
-      data_dir: not needed: the lists are made.
-      say: takes one line of text.
-      num_lists: in each corpus.
-      sizes: V of the first comparison.
-      actives: features of a candidate of the second.
-      num_features: V of the second and of the peer's.
-    """
-    del data_dir
-    result: dict[str, Any] = {
+def run(setup: Setup) -> Result:
+    """Measure, and say each figure as it comes."""
+    say = setup.say
+    result: Result = {
         "device": jax.devices()[0].device_kind,
         "num_cores": os.cpu_count(),
-        "num_lists": num_lists,
+        "num_lists": NUM_LISTS,
         "num_candidates": NUM_CANDIDATES,
         "num_active": NUM_ACTIVE,
     }
     say(
-        f"microseconds an example, {NUM_CANDIDATES} candidates with {NUM_ACTIVE} "
+        f"microseconds per example, {NUM_CANDIDATES} candidates with {NUM_ACTIVE} "
         "features each, by V:"
     )
     result["by_num_features"] = rows = []
-    cases = {size: made_lists(num_lists, num_features=size) for size in sizes}
+    cases = {size: made_lists(NUM_LISTS, num_features=size) for size in SIZES}
     for (name, size), found in _times(cases).items():
         rows.append({"learner": name, "num_features": size, **found._asdict()})
         say(f"  {name:13} V = {size:10,} {_figures(found)}")
@@ -226,15 +212,13 @@ def run(
         times = [row["microseconds"] for row in rows if row["learner"] == name]
         ratio = times[-1] / times[0]
         result[f"{name} largest over smallest V"] = ratio
-        say(f"  {name:13} V = {sizes[-1]:,} takes {ratio:.2f} times V = {sizes[0]:,}")
+        say(f"  {name:13} V = {SIZES[-1]:,} takes {ratio:.2f} times V = {SIZES[0]:,}")
 
-    say(
-        f"microseconds an example by active features a candidate, V = {num_features:,}:"
-    )
+    say(f"microseconds per example by active features, V = {NUM_FEATURES:,}:")
     result["by_num_active"] = rows = []
     cases = {
-        active: made_lists(num_lists, num_features=num_features, num_active=active)
-        for active in actives
+        active: made_lists(NUM_LISTS, num_features=NUM_FEATURES, num_active=active)
+        for active in ACTIVES
     }
     for (name, active), found in _times(cases).items():
         each = 1e3 * found.microseconds / (active * NUM_CANDIDATES)
@@ -242,23 +226,48 @@ def run(
             {"learner": name, "num_active": active, **found._asdict()}
             | {"nanoseconds_per_entry": each}
         )
-        say(f"  {name:13} {active:4} {_figures(found)}, {each:.2f} ns an entry")
+        say(f"  {name:13} {active:4} {_figures(found)}, {each:.2f} ns per entry")
 
-    lists = made_lists(num_lists, num_features=num_features)
-    mistakes = numpy_mira(lists, np.arange(num_lists), 0.1)[2]
-    ours = _beside_numpy(lists, num_features)
+    lists = made_lists(NUM_LISTS, num_features=NUM_FEATURES)
+    mistakes = numpy_mira(lists, np.arange(NUM_LISTS), 0.1)[2]
+    ours = _beside_numpy(lists)
     peer = ours.pop(_PEER)
-    say(f"against NumPy, V = {num_features:,}, microseconds an example:")
-    say(f"  {_PEER:27} {peer:8.1f}, {mistakes / num_lists:.0%} wrong")
+    say(f"against NumPy, V = {NUM_FEATURES:,}, microseconds per example:")
+    say(f"  {_PEER:27} {peer:8.1f}, {mistakes / NUM_LISTS:.0%} wrong")
     for name, value in ours.items():
         say(f"  {name:27} {value:8.1f}, {peer / value:.2f} times as fast")
     result["against_numpy"] = {
         "numpy_microseconds": peer,
-        "numpy_mistakes": mistakes / num_lists,
+        "numpy_mistakes": mistakes / NUM_LISTS,
         "microseconds": ours,
         "speedup": {name: peer / value for name, value in ours.items()},
     }
     return result
+
+
+def table(result: Result) -> str:
+    """Write the time of a round by V as Markdown."""
+    against, ending = result["against_numpy"], " largest over smallest V"
+    growth = ", ".join(
+        f"{key.removesuffix(ending)} {value:.2f}"
+        for key, value in result.items()
+        if key.endswith(ending)
+    )
+    rows = [
+        [row["learner"], f"{row['num_features']:,}", f"{row['microseconds']:.0f}"]
+        for row in result["by_num_features"]
+    ]
+    return (
+        f"Lists of {result['num_candidates']} candidates with {result['num_active']} "
+        f"active features, {result['num_cores']} cores, one run, compilation apart, "
+        "each operation on one core. Time per example at the largest number of "
+        f"features over the smallest: {growth}. Tensors of order 2 have vectors as "
+        "long as the root of that number. MIRA in NumPy took "
+        f"{against['numpy_microseconds']:.0f} microseconds, "
+        f"{against['speedup']['T-MIRA']:.1f} times what T-MIRA took in the same "
+        "minutes.\n\n"
+        + markdown(["learner", "features", "microseconds per example"], rows)
+    )
 
 
 def _times(cases: dict[int, Lists]) -> dict[tuple[str, int], Timed]:
@@ -277,8 +286,8 @@ def _times(cases: dict[int, Lists]) -> dict[tuple[str, int], Timed]:
     }
 
 
-def _beside_numpy(lists: Lists, num_features: int) -> dict[str, float]:
-    """Return microseconds an example, ours and the peer's."""
+def _beside_numpy(lists: Lists) -> dict[str, float]:
+    """Return microseconds per example, ours and the peer's."""
     order = np.arange(lists.num_lists)
 
     def numpy_pass() -> float:
@@ -287,7 +296,7 @@ def _beside_numpy(lists: Lists, num_features: int) -> dict[str, float]:
         return time.perf_counter() - began
 
     passes: dict[str, Callable[[], float]] = {_PEER: numpy_pass}
-    for name, learner in _learners(num_features).items():
+    for name, learner in _learners(lists.num_features).items():
         passes[name] = _Pass(learner, streams.lists.stream(_with_cells(lists, name)))
     seconds = _in_turn(passes, NUM_TURNS)
     return {name: 1e6 * taken / lists.num_lists for name, taken in seconds.items()}
@@ -312,3 +321,13 @@ def _figures(found: Timed) -> str:
         f"{found.microseconds:8.1f} us, {found.mistakes:4.0%} wrong (compiled in "
         f"{found.compile_seconds:.1f} s)"
     )
+
+
+EXPERIMENT = Experiment(
+    "bench-tm",
+    "Speed of Tensor-MIRA",
+    "made data",
+    "lists drawn at random; the peer is MIRA in NumPy",
+    run,
+    table,
+)

@@ -1,21 +1,21 @@
 """BOL-E1, Figure 1: word F1 against the share of the training sentences.
 
 The official training files of SIGHAN-2005 are not obtainable as a whole. Shares of PFR
-1998-01 stand in for those of pku, tested on the pku test; beside them a tenth of the
-official pku file itself, which is. Nine character templates with full-width forms
-written half-width, twenty passes. Learners without averaging and first-order features
-alone are the paper's; the other two have 0-order features and averages beside.
+1998-01 stand in for shares of pku, tested on the pku test. Beside them stands a tenth
+of the official pku file, which is obtainable. Nine character templates with full-width
+forms written half-width, twenty passes. The paper's learners have no averaging and
+first-order features alone; the other two learners add 0-order features and averages.
 """
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from experiments.bol import table1, tagging
 from experiments.bol.tagging import Method
+from experiments.protocol import Experiment, Result, Setup
+from experiments.tables import markdown
 from lowrank_jax import data, online
 
-__all__ = ["plot", "run", "table"]
+__all__ = ["EXPERIMENT"]
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 #: Mean F1 of bol, bcd and sp on pku, read off the paper's Figure 1.
@@ -25,7 +25,7 @@ OFFICIAL = "a tenth of the official pku file"
 
 
 def methods() -> list[Method]:
-    """Return the learners, those of the paper first."""
+    """Return the learners, the paper's first."""
     bol, sp = online.bol, online.perceptron
     none = {"averaging": "none"}
     return [
@@ -36,34 +36,15 @@ def methods() -> list[Method]:
     ]
 
 
-def run(
-    scale: str,
-    data_dir: Path | str | None,
-    say: Callable[[str], None],
-    keep: Callable[[dict[str, Any]], None] = lambda result: None,
-) -> dict[str, Any]:
-    """Train and score all methods on all shares.
-
-    Args:
-      scale: ``"small"`` (two shares, three passes) or ``"full"``.
-      data_dir: where the corpora are.
-      say: takes one line of progress.
-      keep: is given the result so far after each share.
-    """
-    whole = data.read_segmentation(
-        data.find("pfr199801/199801_tagged.txt.xz", data_dir), tagged=True
-    )
-    official = data.read_segmentation(
-        data.find("sighan2005/pku_training_subset10pct.utf8.xz", data_dir), tagged=False
-    )
-    test = data.read_segmentation(
-        data.find("sighan2005/pku_test_gold.utf8.xz", data_dir), tagged=False
-    )
-    is_full = scale == "full"
-    num_passes = 20 if is_full else 3
-    result: dict[str, Any] = {
+def run(setup: Setup) -> Result:
+    """Train and score all methods on all shares; small: two shares, three passes."""
+    whole, test = table1.read_corpora(setup.data_dir)
+    path = data.find("sighan2005/pku_training_subset10pct.utf8.xz", setup.data_dir)
+    official = data.read_segmentation(path, tagged=False)
+    num_passes = 20 if setup.is_full else 3
+    result: Result = {
         "experiment": "bol-fig1",
-        "scale": scale,
+        "scale": setup.scale,
         "passes": num_passes,
         "seeds": 1,
         "train": "PFR 1998-01 (stand-in for SIGHAN-2005 pku training)",
@@ -71,7 +52,7 @@ def run(
         "rows": [],
     }
     parts = [(OFFICIAL, official, PAPER[0])]
-    for share in SHARES if is_full else SHARES[:2]:
+    for share in SHARES if setup.is_full else SHARES[:2]:
         part = data.split_fraction(whole, share, 0)
         parts.append((f"{share:.1f}", part, PAPER[SHARES.index(share)]))
     for name, train, paper in parts:
@@ -87,38 +68,34 @@ def run(
             row["f1"][method.name] = found.f1
         result["rows"].append(row)
         f1 = ", ".join(f"{method} {value:.2f}" for method, value in row["f1"].items())
-        say(f"share {name}: {f1}")
-        keep(result)
+        setup.say(f"share {name}: {f1}")
+        setup.keep(result)
     return result
 
 
-def table(result: dict[str, Any]) -> str:
-    """Write the result as Markdown."""
+def table(result: Result) -> str:
+    """Write F1 by share as Markdown."""
     names = [method.name for method in methods()]
-    lines = [
+    rows = [
+        [
+            row["share"],
+            f"{row['num_sentences']:,}",
+            *(f"{row['f1'][name]:.2f}" for name in names),
+            f"{row['paper']:.1f}",
+        ]
+        for row in result["rows"]
+    ]
+    return (
         f"Word F1 on the {result['test']} after {result['passes']} passes, one seed. "
         "Shares of PFR 1998-01 stand in for shares of the official pku file; the "
-        "paper's column is the mean of its three online methods on the latter.\n",
-        "| share | sentences | " + " | ".join(names) + " | paper |",
-        "|---|---|" + "---|" * (len(names) + 1),
-    ]
-    for row in result["rows"]:
-        cells = [f"{row['f1'][name]:.2f}" for name in names]
-        lines.append(
-            f"| {row['share']} | {row['num_sentences']:,} | {' | '.join(cells)} "
-            f"| {row['paper']:.1f} |"
-        )
-    return "\n".join(lines) + "\n"
+        "paper's column is the mean of its three online methods on that file.\n\n"
+    ) + markdown(["share", "sentences", *names, "paper"], rows)
 
 
-def plot(result: dict[str, Any], path: Path) -> None:
+def picture(figure: Any, result: Result) -> None:
     """Draw F1 against the share."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6.8, 4.4), layout="constrained")
+    figure.set_size_inches(6.8, 4.4)
+    axes = figure.subplots()
     rows = [row for row in result["rows"] if row["share"] != OFFICIAL]
     (official,) = (row for row in result["rows"] if row["share"] == OFFICIAL)
     shares = [float(row["share"]) for row in rows]
@@ -136,5 +113,14 @@ def plot(result: dict[str, Any], path: Path) -> None:
     axes.set_title("Word segmentation (BOL Figure 1)", loc="left")
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, fontsize=8)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+
+
+EXPERIMENT = Experiment(
+    "bol-fig1",
+    "BOL Figure 1 (pku): word F1 against the share of training data",
+    "a stand-in",
+    "shares of PFR 1998-01 (stand-in for SIGHAN-2005 pku), PKU test",
+    run,
+    table,
+    picture,
+)

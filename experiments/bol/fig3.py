@@ -6,19 +6,20 @@ fresh process.
 Settings are the paper's or the library's defaults: nothing was tuned on the test set.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from experiments import crfsuite
 from experiments.bol import tagging
 from experiments.bol.tagging import Method
+from experiments.protocol import Experiment, Result, Say, Setup
 from lowrank_jax import batch, data, loops, metrics, models, online, streams
 from lowrank_jax.estimators import labelling
 
-__all__ = ["plot", "run"]
+__all__ = ["EXPERIMENT"]
 
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 # Average of bol, bcd and sp in Figure 3; the curves lie within -0.4 and +0.3 of it.
@@ -54,20 +55,13 @@ def score(predicted: np.ndarray, gold: data.Corpus) -> float:
     return metrics.chunk_scores(np.asarray(gold.labels), predicted, gold.offsets).f1
 
 
-def run(
-    scale: str, data_dir: Path | str | None, say: Callable[[str], None]
-) -> dict[str, Any]:
-    """Train and score all methods.
-
-    Args:
-      scale: ``"small"`` or ``"full"``.
-      data_dir: where the corpora are.
-      say: takes one line of progress.
-    """
-    train_file = data.find("conll2000/train.txt.xz", data_dir)
-    test_file = data.find("conll2000/test.txt.xz", data_dir)
+def run(setup: Setup) -> Result:
+    """Train and score all methods."""
+    say = setup.say
+    train_file = data.find("conll2000/train.txt.xz", setup.data_dir)
+    test_file = data.find("conll2000/test.txt.xz", setup.data_dir)
     train, test = data.read_conll(train_file), data.read_conll(test_file)
-    num_seeds, num_passes = (5, 10) if scale == "full" else (1, 3)
+    num_seeds, num_passes = (5, 10) if setup.is_full else (1, 3)
     task = tagging.make_task(train, test, "chunking", score)
     rows = []
     for method in methods():
@@ -78,20 +72,19 @@ def run(
         ("crf2 (L2, c=1), 0-order", {"penalty": "l2"}),
         ("crf1 (L1, c=1), 0-order", {"penalty": "l1"}),
     ):
-        rows.append(_crf(name, settings, task, 100 if scale == "full" else 10))
+        rows.append(_crf(name, settings, task, 100 if setup.is_full else 10))
         say(_line(rows[-1]))
-    if scale == "full":
+    if setup.is_full:
         rows += _peers(train_file, test_file, num_seeds, say)
-    result = {
+    return {
         "experiment": "bol-fig3",
-        "scale": scale,
+        "scale": setup.scale,
         "seeds": num_seeds,
         "passes": num_passes,
         "test": "CoNLL-2000 test, 2,012 sentences",
         "rows": rows,
-        "shares": _shares(train, test, scale, num_passes, say),
+        "shares": _shares(train, test, num_passes, setup),
     }
-    return result
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -125,10 +118,8 @@ def _crf(
 
 
 def _peers(
-    train_file: Path, test_file: Path, num_seeds: int, say: Callable[[str], None]
+    train_file: Path, test_file: Path, num_seeds: int, say: Say
 ) -> list[dict[str, Any]]:
-    from experiments.bench import crfsuite
-
     rows = []
     for name, algorithm, iterations, repeats in (
         ("CRFsuite averaged perceptron, 10 passes", "ap", 10, num_seeds),
@@ -147,11 +138,7 @@ def _peers(
 
 
 def _shares(
-    train: data.Corpus,
-    test: data.Corpus,
-    scale: str,
-    num_passes: int,
-    say: Callable[[str], None],
+    train: data.Corpus, test: data.Corpus, num_passes: int, setup: Setup
 ) -> dict[str, Any]:
     """F1 against the share of the training sentences: the curves of Figure 3."""
     chosen: dict[str, list[float]] = {
@@ -159,7 +146,7 @@ def _shares(
         "BOL paper (R=4), factors averaged": [],
         "sp, averaged, first and 0-order": [],
     }
-    shares = SHARES if scale == "full" else (0.1, 0.5)
+    shares = SHARES if setup.is_full else (0.1, 0.5)
     for share in shares:
         task = tagging.make_task(
             data.split_fraction(train, share, 0), test, "chunking", score
@@ -169,7 +156,7 @@ def _shares(
                 runs = tagging.fit(method, task, num_seeds=1, num_passes=num_passes)
                 chosen[method.name].append(runs[0].f1)
         latest = ", ".join(f"{name} {f1[-1]:.2f}" for name, f1 in chosen.items())
-        say(f"share {share:.1f}: {latest}")
+        setup.say(f"share {share:.1f}: {latest}")
     return {
         "shares": list(shares),
         "f1": chosen,
@@ -177,15 +164,20 @@ def _shares(
     }
 
 
-def plot(result: dict[str, Any], path: Path) -> None:
+def table(result: Result) -> str:
+    """Write F1 and seconds on the whole training set as Markdown."""
+    return (
+        f"Test F1, mean of {result['seeds']} seeds, {result['passes']} passes, the "
+        "shipped template; seconds to train, compilation apart. The paper reads off "
+        "Figure 3 (mean of its methods).\n\n" + tagging.table(result["rows"])
+    )
+
+
+def picture(figure: Any, result: Result) -> None:
     """Draw F1 against the share of training data."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
     curves = result["shares"]
-    figure, axes = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
+    figure.set_size_inches(6.4, 4.0)
+    axes = figure.subplots()
     for (name, f1), marker in zip(curves["f1"].items(), "os^", strict=True):
         axes.plot(curves["shares"], f1, marker=marker, label=name)
     axes.plot(
@@ -200,5 +192,14 @@ def plot(result: dict[str, Any], path: Path) -> None:
     axes.set_title("CoNLL-2000 chunking (BOL Figure 3)", loc="left")
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+
+
+EXPERIMENT = Experiment(
+    "bol-fig3",
+    "BOL Figure 3: chunking, F1 against the share of training data",
+    "the paper's data",
+    "CoNLL-2000",
+    run,
+    table,
+    picture,
+)

@@ -3,12 +3,12 @@ r"""Regret, its certificate and the bounds along the rounds, on dense and real d
 Four curves against one comparator U, each below the next: the regret of the run, the
 certificate (DR-B4), the tight bound (DR-B3) and the paper's (BOL-P4). Two tasks:
 
-* dense matrices, a planted one of rank 1 under noise, where every bound is finite, and
-  with less noise and a tenth of the labels wrong, where the spectral gap closes;
+* dense matrices with a planted pattern of rank 1. Under noise every bound is finite;
+  with less noise and a tenth of the labels wrong the spectral gap closes;
 * CoNLL-2000 chunking with block features (DR-B6), one pass. Two singular values of a
-  block are equal as soon as a tag is wrong at a feature seen once, and so the paper's
-  bound is infinite from the second mistake on. The tight bound takes over a tie with
-  what holds there too: for G in the subdifferential of :math:`\frac12\sigma_1^2`,
+  block are equal as soon as a tag is wrong at a feature seen once. So the paper's bound
+  is infinite from the second mistake on. At a tie the tight bound uses a form that
+  holds there too: for G in the subdifferential of :math:`\frac12\sigma_1^2`,
 
   .. math:: \tfrac12\sigma_1(\Theta + E)^2 - \tfrac12\sigma_1(\Theta)^2
      - \langle G, E\rangle \le 2\sigma_1(\Theta)\|E\|_2 + \tfrac12\|E\|_2^2,
@@ -19,8 +19,7 @@ certificate (DR-B4), the tight bound (DR-B3) and the paper's (BOL-P4). Two tasks
 C = 1 throughout: it scales the curves and changes no prediction.
 """
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -28,16 +27,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from experiments.protocol import Experiment, Result, Say, Setup
+from experiments.tables import markdown
 from lowrank_jax import data, loops, streams
 from lowrank_jax.certify import comparator
-from lowrank_jax.certify import regret as zcertify
+from lowrank_jax.certify.regret import best_multiple
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.features import Encoder, read_template, with_orders
 from lowrank_jax.online import bol
 from lowrank_jax.online.bol import dense
 from lowrank_jax.theory.bol import regret
 
-__all__ = ["Touched", "block_bounds", "plot", "replay", "run", "table"]
+__all__ = ["EXPERIMENT", "Touched", "block_bounds", "replay"]
 
 SHAPE = (12, 10)
 NUM_ROUNDS = 600
@@ -49,29 +50,20 @@ NUM_POWER_STEPS = 32  # the mirror map as good as exact, which the tight bound a
 SIZES = (2, 4, 8, 16, 32)  # blocks are cut to their rows and columns in use
 
 
-def run(
-    scale: str,
-    data_dir: Path | str | None,
-    say: Callable[[str], None],
-) -> dict[str, Any]:
-    """Run both tasks.
-
-    Args:
-      scale: ``"small"`` takes a tenth of the sentences.
-      data_dir: where the corpora are.
-      say: hears of each task as it ends.
-    """
+def run(setup: Setup) -> Result:
+    """Run both tasks; small takes a tenth of the sentences."""
+    say = setup.say
     tasks = []
     for title, noise, share in DENSE:
         tasks.append({"title": title, **_dense(noise, share)})
         say(_words(tasks[-1]))
-    path = data.find("conll2000/train.txt", data_dir)
+    path = data.find("conll2000/train.txt.xz", setup.data_dir)
     corpus = data.read_conll(path)
-    if scale != "full":
+    if not setup.is_full:
         corpus = data.split_fraction(corpus, 0.1, 0)
     tasks.append({"title": "CoNLL-2000, blocks of rank 1", **_chunking(corpus, say)})
     say(_words(tasks[-1]))
-    return {"experiment": "bol-regret", "scale": scale, "tasks": tasks}
+    return {"experiment": "bol-regret", "scale": setup.scale, "tasks": tasks}
 
 
 def _dense(noise_size: float, share_wrong: float) -> dict[str, Any]:
@@ -101,7 +93,7 @@ def _dense(noise_size: float, share_wrong: float) -> dict[str, Any]:
         ratio = jax.jit(jax.vmap(regret.segment_ratio))(before, delta)
         found = block_bounds(before, delta)
         margins = np.einsum("mn,tmn->t", pattern, delta)
-        size = zcertify.best_multiple(margins[is_mistake], 0.5, 1.0)
+        size = best_multiple(margins[is_mistake], 0.5, 1.0)
         along = regret.along_rounds(
             trace.margin,
             trace.is_mistake,
@@ -122,7 +114,7 @@ def _dense(noise_size: float, share_wrong: float) -> dict[str, Any]:
     return _kept(curves, is_mistake, float(np.median(np.asarray(ratio)[is_mistake])))
 
 
-def _chunking(corpus: Any, say: Callable[[str], None]) -> dict[str, Any]:
+def _chunking(corpus: data.Corpus, say: Say) -> dict[str, Any]:
     """Run block BOL for one pass, then replay it with exact singular values."""
     template = with_orders(read_template("chunking"), "both")
     _, sequences = Encoder.fit_transform(corpus, template)
@@ -138,7 +130,7 @@ def _chunking(corpus: Any, say: Callable[[str], None]) -> dict[str, Any]:
         np.float64,
     )
     penalty = float(comparator.penalty(params, stream.space, variant="block"))
-    size = zcertify.best_multiple(margins[trace.is_mistake], penalty, 1.0)
+    size = best_multiple(margins[trace.is_mistake], penalty, 1.0)
     num_rounds = len(margins)
     growth, bound, squares = np.zeros((3, num_rounds))
     ratios, first_tie = [], num_rounds
@@ -226,10 +218,10 @@ def replay(
     """Yield the moves of a run of block BOL with C = 1, from what it predicted.
 
     Args:
-      sequences: that the run was on.
-      order: (num_rounds,) the sentence of each round.
-      predicted: (num_rounds, window).
-      chunk_size: about so many blocks at a time.
+      sequences: Training sentences of the run.
+      order: (num_rounds,) sentence of each round.
+      predicted: (num_rounds, window) predicted labels.
+      chunk_size: Number of blocks at a time, about.
     """
     space = sequences.space
     labels, unused = space.num_labels, space.num_features
@@ -384,40 +376,32 @@ def _number(value: float | None) -> str:
     return "infinite" if value is None else f"{value:,.4g}"
 
 
-def table(result: dict[str, Any]) -> str:
+def table(result: Result) -> str:
     """Write the end of each chain as Markdown."""
-    lines = [
-        "Sums over all rounds at C = 1, against the best multiple of a fixed model: "
-        "the planted pattern, on CoNLL-2000 the run's own average. The tight bound is "
-        "DR-B3; on CoNLL-2000 by blocks, with the form that holds at ties.\n",
-        "| task | rounds | mistakes | median σ₂/σ₁ | regret | certificate (DR-B4) "
-        "| tight bound | paper's bound | each below the next |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    rows = []
     for task in result["tasks"]:
         final = [_number(value) for value in task["final"].values()]
-        holds = "yes" if all(task["is_chain"].values()) else "no"
-        finite = task["finite_rounds"]["paper"]
         if task["final"]["paper"] is None:
-            final[-1] = f"infinite after round {finite}"
-        lines.append(
-            f"| {task['title']} | {task['num_rounds']:,} | {task['num_mistakes']:,} "
-            f"| {task['median_ratio']:.3f} | {' | '.join(final)} | {holds} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def plot(result: dict[str, Any], path: Path) -> None:
-    """Draw the four curves of each task."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    tasks = result["tasks"]
-    figure, panels = plt.subplots(
-        1, len(tasks), figsize=(4.2 * len(tasks), 3.8), layout="constrained"
+            final[-1] = f"infinite after round {task['finite_rounds']['paper']}"
+        counts = [f"{task[name]:,}" for name in ("num_rounds", "num_mistakes")]
+        holds = "yes" if all(task["is_chain"].values()) else "no"
+        ratio = f"{task['median_ratio']:.3f}"
+        rows.append([task["title"], *counts, ratio, *final, holds])
+    head = ["task", "rounds", "mistakes", "median σ₂/σ₁", "regret"]
+    head += ["certificate (DR-B4)", "tight bound", "paper's bound"]
+    return (
+        "Sums over all rounds at C = 1, against the best multiple of a fixed model: "
+        "the planted pattern, on CoNLL-2000 the run's own average. The tight bound is "
+        "DR-B3; on CoNLL-2000 by blocks, with the form that holds at ties.\n\n"
+        + markdown([*head, "each below the next"], rows)
     )
+
+
+def picture(figure: Any, result: Result) -> None:
+    """Draw the four curves of each task."""
+    tasks = result["tasks"]
+    figure.set_size_inches(4.2 * len(tasks), 3.8)
+    panels = figure.subplots(1, len(tasks))
     styles = {
         "regret": ("C0", "-", "regret"),
         "certificate": ("C2", "-", "certificate (DR-B4)"),
@@ -449,5 +433,14 @@ def plot(result: dict[str, Any], path: Path) -> None:
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
     figure.suptitle("Regret below its certificate below its bounds", x=0.01, ha="left")
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+
+
+EXPERIMENT = Experiment(
+    "bol-regret",
+    "BOL Propositions 3 to 5: regret, its certificate and its bounds by rounds",
+    "the paper's data",
+    "CoNLL-2000, and dense matrices drawn here",
+    run,
+    table,
+    picture,
+)

@@ -13,7 +13,6 @@ feature sets:
 Twenty passes, as in the paper; nothing is chosen on the test set.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +20,14 @@ import numpy as np
 
 from experiments.bol import tagging
 from experiments.bol.tagging import Method
+from experiments.protocol import Experiment, Result, Setup
 from lowrank_jax import data, metrics, online
 
-__all__ = ["plot", "run"]
+__all__ = ["EXPERIMENT", "read_corpora", "score"]
 
 
 def methods() -> list[Method]:
-    """Return the learners; those with a figure of the paper have its settings."""
+    """Return the learners; with a figure of the paper go the paper's settings."""
     bol, sp = online.bol, online.perceptron
     none = {"averaging": "none"}
     paper = {"variant": "paper"} | none
@@ -56,7 +56,7 @@ def methods() -> list[Method]:
 
 
 def _main() -> list[Method]:
-    """Return the two to compare where features are not the paper's."""
+    """Return the two learners to compare on features that the paper does not have."""
     return [method for method in methods() if method.orders == "both"][:2]
 
 
@@ -67,18 +67,21 @@ def score(predicted: np.ndarray, gold: data.Corpus) -> float:
     ).f1
 
 
-def run(
-    scale: str, data_dir: Path | str | None, say: Callable[[str], None]
-) -> dict[str, Any]:
-    """Train and score all methods; see `bol_fig3.run` for the arguments."""
-    train = data.read_segmentation(
-        data.find("pfr199801/199801_tagged.txt.xz", data_dir), tagged=True
+def read_corpora(data_dir: Path | str | None) -> tuple[data.Corpus, data.Corpus]:
+    """Read PFR 1998-01 to train on and the pku test."""
+    train = data.find("pfr199801/199801_tagged.txt.xz", data_dir)
+    test = data.find("sighan2005/pku_test_gold.utf8.xz", data_dir)
+    return (
+        data.read_segmentation(train, tagged=True),
+        data.read_segmentation(test, tagged=False),
     )
-    test = data.read_segmentation(
-        data.find("sighan2005/pku_test_gold.utf8.xz", data_dir), tagged=False
-    )
-    num_passes = 20 if scale == "full" else 3
-    if scale == "small":
+
+
+def run(setup: Setup) -> Result:
+    """Train and score all methods; small: a tenth of the sentences, three passes."""
+    train, test = read_corpora(setup.data_dir)
+    num_passes = 20 if setup.is_full else 3
+    if not setup.is_full:
         train = data.split_fraction(train, 0.1, 0)
     rows = []
     for template in ("segmentation", "segmentation-folded", "segmentation-classes"):
@@ -88,13 +91,13 @@ def run(
             paper = method.paper if template != "segmentation-classes" else None
             row = tagging.summary(method.name, runs, paper)
             rows.append(row | {"template": template})
-            say(
+            setup.say(
                 f"{template:22} {method.name:52} F1 {row['f1']:.2f}"
                 f"  {row['train_seconds']:.1f} s"
             )
     return {
         "experiment": "bol-table1",
-        "scale": scale,
+        "scale": setup.scale,
         "passes": num_passes,
         "train": "PFR 1998-01 (stand-in for SIGHAN-2005 pku training)",
         "test": "SIGHAN-2005 pku test",
@@ -102,14 +105,19 @@ def run(
     }
 
 
-def plot(result: dict[str, Any], path: Path) -> None:
+def table(result: Result) -> str:
+    """Write F1 and seconds as Markdown."""
+    return (
+        f"Word F1 on the {result['test']} after {result['passes']} passes over "
+        "PFR 1998-01, which stands in for the official training file; the paper's "
+        "figures are with that file.\n\n" + tagging.table(result["rows"])
+    )
+
+
+def picture(figure: Any, result: Result) -> None:
     """Draw the sentences with a mistake in each pass (the paper's Figure 2)."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6.4, 5.2), layout="constrained")
+    figure.set_size_inches(6.4, 5.2)
+    axes = figure.subplots()
     for row in result["rows"]:
         if row["template"] == "segmentation-folded":
             curve = row["mistakes_by_pass"]
@@ -120,5 +128,14 @@ def plot(result: dict[str, Any], path: Path) -> None:
     axes.set_title("PFR 1998-01, nine character templates, width folded", loc="left")
     axes.grid(alpha=0.3)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=7)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+
+
+EXPERIMENT = Experiment(
+    "bol-table1",
+    "BOL Table 1 (pku) and Figure 2: word segmentation, F1, mistakes by pass",
+    "a stand-in",
+    "PFR 1998-01 to train (stand-in for SIGHAN-2005 pku), PKU test",
+    run,
+    table,
+    picture,
+)

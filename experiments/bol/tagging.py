@@ -1,4 +1,4 @@
-"""Train a tagger, score it, and say how long it took: shared by the BOL experiments."""
+"""Taggers trained, scored and timed: shared by the BOL experiments."""
 
 import dataclasses
 import time
@@ -9,11 +9,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from experiments.tables import markdown, number
 from lowrank_jax import data, features, loops, models, online, streams
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.estimators import labelling
 
-__all__ = ["Method", "Scored", "Task", "fit", "make_task", "summary"]
+__all__ = ["Method", "Scored", "Task", "fit", "make_task", "summary", "table"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,13 +22,14 @@ class Method:
     """A learner with its settings.
 
     Attributes:
-      name: in the table.
-      module: of `online`, or one that trains like them.
-      settings: keyword arguments of its `learner`; the blocks of `online.bcd` are one
+      name: Name in the table.
+      module: Module of the learner, in `online` or of the same form.
+      settings: Keyword arguments of `learner`. The blocks of `online.bcd` are one
         pass unless they say otherwise.
-      orders: of the features: ``"template"``, ``"zero"``, ``"first"`` or ``"both"``.
-      is_bilinear: whether its parameters are `models.bilinear`.
-      paper: the figure of the paper, if it has one.
+      orders: Orders of the features, ``"template"``, ``"zero"``, ``"first"`` or
+        ``"both"``.
+      is_bilinear: True if the model is `models.bilinear`, else it is `models.linear`.
+      paper: Figure of the paper, if there is one.
     """
 
     name: str
@@ -75,7 +77,7 @@ class Scored:
 
 
 def fit(method: Method, task: Task, *, num_seeds: int, num_passes: int) -> list[Scored]:
-    """Train by passes and score the final model on the test, once a seed."""
+    """Train by passes and score the final model on the test, once per seed."""
     template = features.with_orders(task.template, method.orders)
     space = dataclasses.replace(
         task.encoder.space,
@@ -126,3 +128,17 @@ def summary(name: str, runs: list[Scored], paper: float | None) -> dict[str, Any
         "mistakes_by_pass": runs[0].mistakes,
         "paper": paper,
     }
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Write rows of `summary` as Markdown; rows may name a template."""
+    has_templates = any("template" in row for row in rows)
+    cells = []
+    for row in rows:
+        spread = "" if row["f1_std"] is None else f" ± {row['f1_std']:.2f}"
+        names = [row["method"], *([row["template"]] if has_templates else [])]
+        seconds = f"{row['train_seconds']:.1f}"
+        f1 = f"{row['f1']:.2f}{spread}"
+        cells.append([*names, f1, seconds, number(row["paper"], ".1f")])
+    head = ["method", *(["template"] if has_templates else [])]
+    return markdown([*head, "F1", "seconds", "paper"], cells)

@@ -9,6 +9,7 @@ round is given a sentence of length 0 instead, on which nothing is wrong.
 """
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +25,7 @@ def main() -> None:
     corpus = streams.sentences.stream(sequences)
     learner = online.bol.learner()
 
-    def one(carry, index):
+    def one(carry: Any, index: jax.Array) -> tuple[Any, Any]:
         state, share = carry
         example = corpus.example(index)
         is_frozen = share < 0.1

@@ -23,21 +23,21 @@ def main() -> None:
     rng = np.random.default_rng(0)
     target = np.zeros(SIZE)
     target[:4] = 1.0
-    x = rng.choice([-1.0, 1.0], (NUM_ROUNDS, SIZE))
-    y = np.sign(x @ target + 0.1)
-    y = jnp.asarray(np.where(rng.random(NUM_ROUNDS) < 0.05, -y, y), jnp.float32)
-    x = jnp.asarray(x, jnp.float32)
+    signs = rng.choice([-1.0, 1.0], (NUM_ROUNDS, SIZE))
+    labels = np.sign(signs @ target + 0.1)
+    labels = np.where(rng.random(NUM_ROUNDS) < 0.05, -labels, labels)
+    x, y = jnp.asarray(signs, jnp.float32), jnp.asarray(labels, jnp.float32)
 
     def certified(power: float) -> None:
-        def conjugate(dual):
+        def conjugate(dual: jax.Array) -> jax.Array:
             return jnp.linalg.norm(dual, power) ** 2 / 2
 
-        def mirror(dual):  # its gradient; 0 at 0
+        def mirror(dual: jax.Array) -> jax.Array:  # its gradient; 0 at 0
             size = jnp.linalg.norm(dual, power)
             unit = dual / jnp.where(size > 0, size, 1)
             return size * jnp.sign(unit) * jnp.abs(unit) ** (power - 1)
 
-        def one(dual, example):
+        def one(dual: jax.Array, example: tuple) -> tuple[jax.Array, tuple]:
             x, y = example
             margin = y * (mirror(dual) @ x)
             is_mistake = margin <= 0

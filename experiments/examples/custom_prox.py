@@ -19,10 +19,10 @@ from lowrank_jax.linalg.penalties import Penalty, elastic_net
 def non_negative_l1(strength: float) -> Penalty:
     """Return strength times the sum of x, infinite where an x is negative."""
 
-    def prox(z, step):
+    def prox(z: jax.Array, step: float | jax.Array) -> jax.Array:
         return jnp.maximum(z - step * strength, 0)
 
-    def distance(x, gradient):
+    def distance(x: jax.Array, gradient: jax.Array) -> jax.Array:
         # Where x = 0 the subdifferential is (-inf, strength]: only a slope below
         # -strength pulls x away from 0.
         slope = gradient + strength

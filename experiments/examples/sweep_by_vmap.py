@@ -23,7 +23,7 @@ def main() -> None:
     train, test, _ = data.dense_task(300, 500, seed=0, noise=0.1)
     x, y = jnp.asarray(train.x), jnp.asarray(train.y)
 
-    def run(step_size, key):
+    def run(step_size: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         learner = dense.learner(step_size=step_size, averaging="dual")
         order = jax.random.permutation(key, x.shape[0])
         examples = jax.vmap(dense.binary)(x[order], y[order])

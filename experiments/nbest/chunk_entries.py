@@ -1,8 +1,8 @@
 """From features of n-grams to the sparse rows of candidates, and feature selection.
 
-The row of a candidate holds its feature counts less those of the first candidate of its
-list: a feature that all candidates have equally often vanishes. What is taken off is
-the same for the whole list, so it changes no difference of scores, of a linear or of
+The row of a candidate holds its feature counts less the counts of the first candidate
+of its list. A feature that all candidates have equally often vanishes. The same counts
+are taken off the whole list, so that no difference of scores changes, of a linear or of
 a tensor model, no argmax and no update.
 """
 
@@ -46,11 +46,11 @@ def make_rows(
     the table is closed. With a closed one only its features count.
 
     Args:
-      parts: from `instances`.
-      list_offsets: (num_lists + 1,).
+      parts: Instances by order, from `instances`.
+      list_offsets: (num_lists + 1,) places of the lists.
       scores: (num_candidates,) value of feature 0.
-      table: numbers the features.
-      min_count: lists.
+      table: Table that numbers the features.
+      min_count: Number of lists in which a feature must tell candidates apart.
 
     Returns:
       The rows, and how many features there were before the selection.

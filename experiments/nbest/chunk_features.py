@@ -1,9 +1,9 @@
 """Global features of chunkings: what each unit, n-gram of units and candidate has.
 
 A template is a list of attributes of the units of an n-gram, ``"0.type 1.last_word"``;
-a feature is a template with values. Features are numbered in the training lists; one
-that they do not have is dropped elsewhere. Numbering is by exact 64-bit keys
-(`features.codes`), once for each distinct n-gram and not for each candidate.
+a feature is a template with values. Features are numbered in the training lists; other
+lists drop features that the training lists do not have. Numbering is by exact 64-bit
+keys (`features.codes`), once for each distinct n-gram and not for each candidate.
 """
 
 import dataclasses
@@ -153,8 +153,8 @@ class Instances(NamedTuple):
     """What tells candidates from the first of their list, and its attributes.
 
     Attributes:
-      grams: the n-grams, and which candidate has which.
-      columns: by attribute, the code of its value for each unit; a negative one means
+      grams: The n-grams, and which candidate has which.
+      columns: Code of the value for each unit, by attribute. A negative code means
         that there is no such value, and so no feature.
     """
 
@@ -174,11 +174,11 @@ class FeatureTable:
     """Numbers for features; grows while `is_open`, then only looks up.
 
     Attributes:
-      values: from string to code.
-      tables: by (order, index of the template), its keys.
-      ids: by the same, the feature of each key, or -1.
+      values: Code of each string.
+      tables: Keys by (order, index of the template).
+      ids: Feature of each key, or -1, by (order, index of the template).
       num_features: V; feature 0 is the score of the base tagger.
-      is_open: whether new values and keys are taken in.
+      is_open: True while new values and keys are taken in.
     """
 
     values: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -200,8 +200,8 @@ class FeatureTable:
         """Return the features of n-grams, (num_grams, num_templates) int32, -1: none.
 
         Args:
-          order: of the n-grams.
-          of: the n-grams.
+          order: Order of the n-grams.
+          of: The n-grams.
         """
         templates = TEMPLATES[order]
         result = np.full((len(of.grams.sentences), len(templates)), -1, np.int32)
@@ -224,8 +224,8 @@ class FeatureTable:
         """Close the table and keep some features.
 
         Args:
-          new_ids: (V,) int32 the number each feature shall have, or -1.
-          num_features: that are kept.
+          new_ids: (V,) int32 new number of each feature, or -1.
+          num_features: Number of features that are kept.
         """
         for name, ids in self.ids.items():
             fresh = new_ids[ids]
@@ -257,9 +257,9 @@ def instances(
     """Work out the values of all templates, by order.
 
     Args:
-      corpus: column 0 the word, column 1 the part of speech.
-      of: its candidates.
-      table: gives the codes of values.
+      corpus: Sentences with the word in column 0 and the part of speech in column 1.
+      of: Candidates of these sentences.
+      table: Table that gives the codes of values.
     """
     # All codes are known before the first key is made: they are its digits.
     attributes = _unit_attributes(corpus, of, table)

@@ -1,18 +1,17 @@
 """A real reranking task (TM-E1): the best chunkings of CoNLL-2000 with global features.
 
-The paper reranks 50 parses a sentence of a parser whose data are not free. Here the
+The paper reranks 50 parses per sentence of a parser whose data are not free. Here the
 candidates are the best chunkings of a base tagger, made by jack-knife for the training
-part, with features over whole chunks and runs of chunks, some hundred thousand of them.
-The quality of a candidate is the chunk F1 of its sentence, the oracle the best in the
-list. Splits: the first sentences of the training file (WSJ 15-18) to train on, in
-growing numbers, the last ones held out, the test file (WSJ 20) for the last word.
+part. Their features are over whole chunks and runs of chunks, some hundred thousand of
+them. The quality of a candidate is the chunk F1 of its sentence; the oracle is the best
+of the list. The first sentences of the training file (WSJ 15-18) are trained on, in
+growing numbers. Its last sentences are held out; the test file (WSJ 20) is the test.
 """
 
 import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -22,12 +21,13 @@ from experiments.nbest.chunk_entries import make_rows
 from experiments.nbest.chunk_features import TEMPLATES, FeatureTable, instances
 from experiments.nbest.chunk_units import OUTSIDE, Chunkings, chunkings, count_chunks
 from experiments.nbest.jackknife import Labellings, jackknife, join, k_best, train_base
+from experiments.protocol import Say
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
 from lowrank_jax.data import Corpus, data_folders, find, read_conll
-from lowrank_jax.data.lists import Lists, take
+from lowrank_jax.data.lists import Lists
 from lowrank_jax.features import Encoder, read_template
-from lowrank_jax.store import checkpoint
+from lowrank_jax.store import files
 from lowrank_jax.streams.sentences import stream
 
 __all__ = [
@@ -35,9 +35,7 @@ __all__ = [
     "ChunkLists",
     "Split",
     "chunk_lists",
-    "corpus_f1",
     "make_chunk_lists",
-    "take_split",
 ]
 
 #: Growing training sets, 1:2:4:8 as the paper's sections 2, 2-3, 2-5 and 2-9.
@@ -48,7 +46,6 @@ _FORMAT = 1  # of the cache; goes up when lists of the same settings would chang
 _SPLITS = ("train", "development", "test")
 
 Path = str | os.PathLike[str]
-Say = Callable[[str], None]
 
 
 class Split(NamedTuple):
@@ -71,44 +68,16 @@ class ChunkLists(NamedTuple):
     """The task.
 
     Attributes:
-      train: made by jack-knife.
-      development: the held-out set.
-      test: of the test file.
-      num_raw_features: in the training lists before selection.
+      train: Training lists, made by jack-knife.
+      development: Held-out lists.
+      test: Lists of the test file.
+      num_raw_features: Number of features in the training lists before selection.
     """
 
     train: Split
     development: Split
     test: Split
     num_raw_features: int
-
-
-def corpus_f1(split: Split, chosen: np.ndarray) -> float:
-    """Return the chunk F1 of a corpus in percent, as conlleval counts it.
-
-    Args:
-      split: the lists.
-      chosen: (num_lists,) the candidate chosen in each list, counted from its first.
-    """
-    places = np.asarray(split.lists.list_offsets)[:-1] + np.asarray(chosen)
-    correct = int(split.num_correct[places].sum())
-    total = int(split.num_predicted[places].sum()) + int(split.num_gold.sum())
-    return 200.0 * correct / total if total else 0.0
-
-
-def take_split(split: Split, indices: np.ndarray) -> Split:
-    """Return some of the lists with their counts, in the order given."""
-    offsets = np.asarray(split.lists.list_offsets)
-    places = np.concatenate(
-        [np.arange(offsets[i], offsets[i + 1]) for i in np.asarray(indices).tolist()]
-        or [np.zeros(0, np.int64)]
-    )
-    return Split(
-        lists=take(split.lists, indices),
-        num_correct=split.num_correct[places],
-        num_predicted=split.num_predicted[places],
-        num_gold=split.num_gold[np.asarray(indices)],
-    )
 
 
 def chunk_lists(
@@ -124,30 +93,28 @@ def chunk_lists(
     num_test: int | None = None,
     seed: int = 0,
     cache: Path | None = None,
-    use_cache: bool = True,
     say: Say = lambda line: None,
 ) -> ChunkLists:
     """Make the task from CoNLL-2000, or read it back if it was made before.
 
     Args:
-      data_dir: where the data sets are; None looks in the usual places.
-      num_best: candidates a sentence.
-      num_folds: of the jack-knife.
-      num_passes: of each base tagger.
-      min_count: training lists in which a feature must tell candidates apart.
+      data_dir: Folder of the data sets. None looks in the usual places.
+      num_best: Number of candidates per sentence.
+      num_folds: Number of folds of the jack-knife.
+      num_passes: Number of passes of each base tagger.
+      min_count: Number of training lists in which a feature must tell candidates apart.
       score_scale: size of feature 0, the base tagger's score: so much is a candidate
         of a training list below the first, on average. A row has some 200 counts, most
         of them 1 or -1, and so a norm near 14; the score should be heard beside them.
-      num_train: the first sentences of the training file.
-      num_development: its last sentences.
-      num_test: the first sentences of the test file; None takes all.
-      seed: of the base taggers' shuffles.
-      cache: folder to keep the lists in; None is ``nbest`` in the user's cache folder.
-      use_cache: whether to read and write it.
-      say: takes a line of progress.
+      num_train: Number of sentences from the start of the training file.
+      num_development: Number of sentences from the end of the training file.
+      num_test: Number of sentences from the start of the test file. None takes all.
+      seed: Seed for the shuffles of the base taggers.
+      cache: Folder to keep the lists in. None is ``nbest`` in the user's cache folder.
+      say: Takes one line of progress.
 
     Raises:
-      InputError: the data are not there, or have too few sentences.
+      InputError: The data are not there, or have too few sentences.
     """
     checks.whole(num_train=num_train, num_development=num_development)
     train = read_conll(find("conll2000/train.txt", data_dir))
@@ -179,16 +146,14 @@ def chunk_lists(
         "score_scale": score_scale,
         "seed": seed,
     }
-    if not use_cache:
-        return make_chunk_lists(*parts, **settings, say=say)
     folder = data_folders()[-1] / "nbest" if cache is None else pathlib.Path(cache)
     path = folder / f"chunk-lists-{_digest(parts, settings)}.npz"
     if path.exists():
         say(f"reading {path}")
-        return _from_arrays(checkpoint.read_arrays(path))
+        return _from_arrays(files.read_arrays(path))
     made = make_chunk_lists(*parts, **settings, say=say)
     folder.mkdir(parents=True, exist_ok=True)
-    checkpoint.write_arrays(path, _to_arrays(made))
+    files.write_arrays(path, _to_arrays(made))
     say(f"wrote {path}")
     return made
 
@@ -209,16 +174,16 @@ def make_chunk_lists(
     """Make the lists of three corpora; columns are word, part of speech, IOB2 label.
 
     Args:
-      train: lists by jack-knife; features are selected here, without its labels.
-      development: lists of the tagger trained on all of `train`.
-      test: the same.
-      num_best: candidates a sentence.
-      num_folds: of the jack-knife.
-      num_passes: of each base tagger.
-      min_count: training lists in which a feature must tell candidates apart.
-      score_scale: mean of feature 0, the base tagger's score, as of `chunk_lists`.
-      seed: of the base taggers' shuffles.
-      say: takes a line of progress.
+      train: Training sentences. Features are selected on their lists, without labels.
+      development: Held-out sentences, decoded by the tagger trained on all of `train`.
+      test: Test sentences, decoded by the same tagger.
+      num_best: Number of candidates per sentence.
+      num_folds: Number of folds of the jack-knife.
+      num_passes: Number of passes of each base tagger.
+      min_count: Number of training lists in which a feature must tell candidates apart.
+      score_scale: Scale of feature 0, the base tagger's score, as in `chunk_lists`.
+      seed: Seed for the shuffles of the base taggers.
+      say: Takes one line of progress.
     """
     checks.whole(num_best=num_best, min_count=min_count)
     checks.positive(score_scale=score_scale)
@@ -292,13 +257,13 @@ def _split(
 
 
 def _below_first(found: Labellings) -> np.ndarray:
-    """Return each candidate's score less that of the first of its list."""
+    """Return each candidate's score less the score of the first of its list."""
     sizes = np.diff(found.list_offsets)
     return found.scores - np.repeat(found.scores[found.list_offsets[:-1]], sizes)
 
 
 def _kinds(corpora: tuple[Corpus, ...], labels: tuple[str, ...]) -> tuple[str, ...]:
-    """Return all types of chunks, that of a token outside first."""
+    """Return all types of chunks; the first is the type of a token outside."""
     seen = set(labels)
     for corpus in corpora:
         if corpus.labels is not None:

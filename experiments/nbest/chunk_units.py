@@ -2,11 +2,11 @@
 
 A unit is a chunk, or a token outside of all chunks; the units of a candidate cover its
 sentence from left to right. The same unit (place and type) in several candidates of a
-sentence has one number, so what is worked out about a unit is worked out once.
+sentence has one number, so that its attributes are computed once.
 
-Features of a candidate are later counted against those of the first candidate of its
-list, so only n-grams of units that one of the two has and the other has not matter. As
-units lie side by side, an n-gram is in a candidate exactly if all of its units are.
+Feature counts of a candidate are taken relative to the first candidate of its list.
+Only n-grams of units that one of the two has and the other has not matter. Since units
+lie side by side, an n-gram is in a candidate exactly if all of its units are.
 """
 
 from typing import NamedTuple
@@ -33,7 +33,7 @@ class Chunkings(NamedTuple):
       units: (n,) distinct unit of each place, candidate after candidate.
       unit_offsets: (C + 1,) where the units of a candidate are.
       list_offsets: (num_sentences + 1,) where the candidates of a sentence are.
-      kinds: the types of units; the first is that of a token outside.
+      kinds: Types of units. The first is the type of a token outside chunks.
     """
 
     unit_starts: np.ndarray
@@ -94,8 +94,8 @@ class Grams(NamedTuple):
     Attributes:
       units: (order, num_grams) int32 the units of each distinct n-gram.
       sentences: (num_grams,) the sentence of each.
-      owners: (m,) a candidate.
-      grams: (m,) an n-gram.
+      owners: (m,) candidate of each pair.
+      grams: (m,) n-gram of each pair.
       signs: (m,) int8, 1 if the candidate has it and the first candidate has not, -1 if
         it is the other way round.
     """
@@ -113,10 +113,10 @@ def chunkings(
     """Cut the candidates of a corpus into units.
 
     Args:
-      corpus: the sentences.
-      found: their labellings.
-      labels: the label of each code.
-      kinds: all types, that of a token outside first.
+      corpus: The sentences.
+      found: Labellings of the sentences.
+      labels: Label of each code.
+      kinds: All types; the first is the type of a token outside chunks.
     """
     sizes = np.diff(found.list_offsets)
     lengths = np.repeat(corpus.lengths, sizes)  # of each candidate
@@ -147,8 +147,8 @@ def count_chunks(corpus: Corpus, of: Chunkings) -> Counts:
     """Count the chunks of each candidate and those that are right.
 
     Args:
-      corpus: with gold labels.
-      of: its candidates; the types must include those of the gold labels.
+      corpus: Sentences with gold labels.
+      of: Candidates of these sentences. Their types must include all gold types.
     """
     assert corpus.labels is not None
     values, codes = np.unique(corpus.labels.astype(str), return_inverse=True)
@@ -175,8 +175,8 @@ def grams(of: Chunkings, order: int) -> Grams:
     """Collect the n-grams in which candidates differ from the first of their list.
 
     Args:
-      of: the candidates.
-      order: n, at least 1. From 2 on, the ends of the sentence count as units.
+      of: The candidates.
+      order: Order n, at least 1. From 2 on, the ends of the sentence count as units.
     """
     owners = of.owners
     first = of.first_candidates

@@ -1,8 +1,9 @@
 """The k best labellings of each sentence, by taggers that never saw it (jack-knife).
 
 A reranker that learns from lists of a tagger's own training sentences learns from lists
-that are too good. So the sentences are cut into folds; the lists of a fold come from a
-tagger trained on the other folds, and those of new sentences from one trained on all.
+that are too good. So the sentences are cut into folds. The lists of a fold come from a
+tagger trained on the other folds, the lists of new sentences from a tagger trained on
+all folds.
 
 The base tagger is an averaged structured perceptron on 0-order features and label
 transitions. Labels are chunks in IOB2: an inside label must follow a label of its own
@@ -45,7 +46,7 @@ class Labellings(NamedTuple):
 
     Attributes:
       labels: (num_candidate_tokens,) int32 label codes, candidate after candidate.
-      scores: (num_candidates,) float32, of the tagger.
+      scores: (num_candidates,) float32 scores of the tagger.
       list_offsets: (num_sentences + 1,) int64; the candidates of sentence i are
         ``list_offsets[i]:list_offsets[i + 1]``.
     """
@@ -62,8 +63,8 @@ def contiguous_folds(num_sentences: int, num_folds: int) -> list[np.ndarray]:
     does.
 
     Args:
-      num_sentences: at least `num_folds`.
-      num_folds: at least 2.
+      num_sentences: Number of sentences, at least `num_folds`.
+      num_folds: Number of folds, at least 2.
     """
     checks.whole(least=2, num_folds=num_folds)
     if num_folds > num_sentences:
@@ -81,7 +82,7 @@ def valid_transitions(labels: tuple[str, ...]) -> np.ndarray:
     inside label (``I-NP``) may follow the labels of its type only.
 
     Args:
-      labels: the label of each code.
+      labels: Label of each code.
     """
     parts = [label.partition("-") for label in labels]
     kinds = [kind for _, _, kind in parts] + [None]
@@ -111,10 +112,10 @@ def train_base(
     """Train the base tagger on some sentences of a corpus.
 
     Args:
-      stream: the corpus; one compiled program serves equal numbers of sentences.
-      sentences: (n,) those to learn from.
-      key: of the shuffles.
-      num_passes: over them.
+      stream: The corpus. One compiled program serves equal numbers of sentences.
+      sentences: (n,) sentences to learn from.
+      key: Key for the shuffles.
+      num_passes: Number of passes over these sentences.
 
     Returns:
       The weights, averaged over rounds.
@@ -159,11 +160,11 @@ def k_best(
     """Decode the best labellings of some sentences; each is a distinct chunking.
 
     Args:
-      params: of the tagger.
-      sequences: where the sentences are.
-      sentences: (n,) which to decode.
-      labels: the label of each code.
-      num_best: how many; a short sentence may have fewer.
+      params: Parameters of the tagger.
+      sequences: The corpus.
+      sentences: (n,) sentences to decode.
+      labels: Label of each code.
+      num_best: Number of labellings per sentence. A short sentence may have fewer.
 
     Returns:
       For each sentence its labels (m, length) int32 and scores (m,), best first.
@@ -202,7 +203,7 @@ def join(parts: list[tuple[np.ndarray, np.ndarray]]) -> Labellings:
     """Lay the labellings of sentences end to end.
 
     Args:
-      parts: as `k_best` returns them.
+      parts: Labellings and scores, as `k_best` returns them.
     """
     sizes = [len(scores) for _, scores in parts]
     return Labellings(
@@ -225,16 +226,16 @@ def jackknife(
     """Decode every sentence with a tagger trained on the other folds.
 
     Features are numbered once over all folds. A feature that only the left-out fold has
-    is never updated: its weight stays 0, as that of an unseen feature.
+    is never updated: its weight stays 0, like the weight of an unseen feature.
 
     Args:
-      sequences: the training corpus.
-      labels: the label of each code.
-      num_best: labellings a sentence.
-      num_folds: taggers.
-      num_passes: of each tagger over its sentences.
-      key: of the shuffles.
-      say: takes a line of progress.
+      sequences: The training corpus.
+      labels: Label of each code.
+      num_best: Number of labellings per sentence.
+      num_folds: Number of folds, and so of taggers.
+      num_passes: Number of passes of each tagger over its sentences.
+      key: Key for the shuffles.
+      say: Takes one line of progress.
     """
     num_sentences = sequences.num_sentences
     folds = contiguous_folds(num_sentences, num_folds)

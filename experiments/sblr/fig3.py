@@ -19,7 +19,6 @@ rank 1; float64; the paper's start. Runs:
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -28,6 +27,8 @@ import numpy as np
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
+from experiments.protocol import Experiment, Result, Setup
+from experiments.tables import markdown
 from lowrank_jax import data, streams
 from lowrank_jax.batch.sblr import bcpd
 from lowrank_jax.linalg import penalties
@@ -36,7 +37,7 @@ from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.streams.matrices import Labelled
 from lowrank_jax.theory.sblr import limits as theory
 
-__all__ = ["converge_traced", "plot", "predicted_rate", "run", "table", "true_limit"]
+__all__ = ["EXPERIMENT", "converge_traced", "predicted_rate", "true_limit"]
 
 UNIT = 50.0  # microvolts
 PAPER = (0.01, 0.5)  # mu1 = nu1, mu2 = nu2
@@ -44,19 +45,15 @@ WEAKER = (0.001, 0.05)
 NUM_RECENT = 60  # sweeps whose constants the prediction for backtracking takes
 
 
-def run(
-    scale: str,
-    data_dir: Path | str | None,
-    say: Callable[[str], None],
-    keep: Callable[[dict[str, Any]], None] = lambda result: None,
-) -> dict[str, Any]:
-    """Run all settings; see `sblr_table2.run` for the arguments."""
-    path = data.find("bci2_iv/sp1s_aa_100hz.npz", data_dir)
+def run(setup: Setup) -> Result:
+    """Run all settings; small has fewer iterations with penalties."""
+    say = setup.say
+    path = data.find("bci2_iv/sp1s_aa_100hz.npz", setup.data_dir)
     read = data.read_matrices(path, split="train")
-    num_plain, num_long = (600, 10_000) if scale == "full" else (600, 3_000)
-    result: dict[str, Any] = {
+    num_plain, num_long = 600, 10_000 if setup.is_full else 3_000
+    result: Result = {
         "experiment": "sblr-fig3",
-        "scale": scale,
+        "scale": setup.scale,
         "data": "BCI Competition II data set IV, stand-in for BCI III data set IVb",
         "unit_microvolts": UNIT,
     }
@@ -72,7 +69,7 @@ def run(
             f"{plain['k'][-1]} iterations, F {plain['objective'][-1]:.4f}"
         )
         say(plain["assumptions"])
-        keep(result)
+        setup.keep(result)
         result["paper_strengths"] = _paper_strengths(labelled)
         say(result["paper_strengths"]["words"])
         result["runs"], limit = [], None
@@ -84,7 +81,7 @@ def run(
                 f"{found['predicted_rate']:.6f}; distance to the limit at the end "
                 f"{found['to_limit'][-1]:.1e}"
             )
-            keep(result)
+            setup.keep(result)
     return result
 
 
@@ -143,15 +140,16 @@ def predicted_rate(
     l2: float,
     constants: list[tuple[float, float]],
 ) -> float:
-    """Return the contraction an iteration at the limit (DR-S6).
+    """Return the contraction per iteration at the limit (DR-S6).
 
     Args:
-      limit: where the run goes to.
-      labelled: the data.
+      limit: Limit of the run.
+      labelled: The data.
       l1: mu1 = nu1.
       l2: mu2 = nu2.
-      constants: L_u and L_v of sweeps in turn. Backtracking has other constants every
-        time: the rate is then that of the product of their Jacobians, a sweep's share.
+      constants: L_u and L_v of consecutive sweeps. Backtracking changes them in every
+        sweep; the rate is then the radius of the product of the sweeps' Jacobians, to
+        the power 1 / number of sweeps.
     """
     if len(constants) == 1:
         sweep, vector = _sweep(limit, labelled, l1, l2, constants[0])
@@ -159,7 +157,7 @@ def predicted_rate(
 
     @jax.jit
     def jacobian(pair: jax.Array) -> jax.Array:
-        with jax.ensure_compile_time_eval():  # the support is that of the limit
+        with jax.ensure_compile_time_eval():  # the limit's support
             sweep, vector = _sweep(limit, labelled, l1, l2, (pair[0], pair[1]))
         return jax.jacfwd(sweep)(vector)
 
@@ -242,7 +240,7 @@ def _penalised(
 
 
 def _late_rate(distances: np.ndarray) -> float:
-    """Return the contraction an iteration over the last hundredth but one step."""
+    """Return the contraction per iteration over the last hundredth but one step."""
     tail = distances[-max(len(distances) // 100, 3) : -1]
     return float((tail[-1] / tail[0]) ** (1 / (len(tail) - 1)))
 
@@ -296,44 +294,37 @@ def _places(num_iterations: int) -> np.ndarray:
     return np.unique(np.concatenate([early, even]).astype(int))
 
 
-def table(result: dict[str, Any]) -> str:
-    """Write the result as Markdown."""
+def table(result: Result) -> str:
+    """Write observed and predicted rates as Markdown."""
     plain = result["plain"]
-    lines = [
+    rows = [
+        [
+            row["step"],
+            f"{row['observed_rate']:.6f}",
+            f"{row['predicted_rate']:.6f}",
+            f"{row['late_rate_to_last']:.4f}",
+            f"{row['stationarity_at_limit']:.0e}",
+            f"{row['support'][0]} + {row['support'][1]}",
+        ]
+        for row in result["runs"]
+    ]
+    head = ["steps", "observed, to the limit", "predicted (DR-S6)"]
+    head += ["to the last iterate, at its end", "stationarity at the limit", "support"]
+    return (
         f"{result['data']}, rank 1, float64. The paper takes the last iterate for the "
-        "limit; ours is exact. Contraction an iteration:\n",
-        "| steps | observed, to the limit | predicted (DR-S6) | to the last iterate, "
-        "at its end | stationarity at the limit | support |",
-        "|---|---|---|---|---|---|",
-    ]
-    for row in result["runs"]:
-        lines.append(
-            f"| {row['step']} | {row['observed_rate']:.6f} "
-            f"| {row['predicted_rate']:.6f} "
-            f"| {row['late_rate_to_last']:.4f} "
-            f"| {row['stationarity_at_limit']:.0e} "
-            f"| {row['support'][0]} + {row['support'][1]} |"
-        )
-    lines += [
-        "",
-        f"{result['paper_strengths']['words'].capitalize()}; the runs above have mu1 = "
-        f"nu1 = {WEAKER[0]:g}, mu2 = nu2 = {WEAKER[1]:g}. Without penalties the norm "
-        f"is {plain['norm_at_last']:.2f} after {plain['last']} iterations and "
-        f"{plain['norm'][-1]:.2f} after {plain['k'][-1]}. {plain['assumptions']}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def plot(result: dict[str, Any], path: Path) -> None:
-    """Draw the gap, the distances with the predicted rate, and the run without end."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, (left, middle, right) = plt.subplots(
-        1, 3, figsize=(12.0, 3.8), layout="constrained"
+        "limit; ours is exact. Contraction per iteration:\n\n"
+        + markdown(head, rows)
+        + f"\n{result['paper_strengths']['words'].capitalize()}; the runs above have "
+        f"mu1 = nu1 = {WEAKER[0]:g}, mu2 = nu2 = {WEAKER[1]:g}. Without penalties the "
+        f"norm is {plain['norm_at_last']:.2f} after {plain['last']} iterations and "
+        f"{plain['norm'][-1]:.2f} after {plain['k'][-1]}. {plain['assumptions']}\n"
     )
+
+
+def picture(figure: Any, result: Result) -> None:
+    """Draw the gap, the distances with the predicted rate, and the run without end."""
+    figure.set_size_inches(12.0, 3.8)
+    (left, middle, right) = figure.subplots(1, 3)
     colours = {"tight": "C0", "backtracking": "C1"}
     for row in result["runs"]:
         k = np.array(row["k"])
@@ -378,8 +369,6 @@ def plot(result: dict[str, Any], path: Path) -> None:
     right.legend(frameon=False, fontsize=8)
     right.grid(alpha=0.3)
     figure.suptitle("Convergence of Algorithm 2 (SBLR Figure 3)", x=0.01, ha="left")
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
 
 
 def _draw_rate(
@@ -393,3 +382,14 @@ def _draw_rate(
     line = 4 * distances[is_shown][0] * rate ** (shown - shown[0])
     label = f"predicted rate {rate:.5f}"
     axes.semilogy(shown, line, "--", color=colour, linewidth=1, label=label)
+
+
+EXPERIMENT = Experiment(
+    "sblr-fig3",
+    "SBLR Figure 3: convergence against the true limit, and its predicted rate",
+    "a stand-in",
+    "BCI Competition II data set IV (stand-in for BCI III data set IVb)",
+    run,
+    table,
+    picture,
+)

@@ -5,7 +5,7 @@ The same blocks, inner method and tolerances as ``batch.bcpd`` with
 :math:`\operatorname{tr}(U^\top X_i V) + b` and the gradient
 :math:`\sum_i g_i X_i V` (SBLR-Eq6, Eq12) of each inner step come from the matrices
 themselves, once read for both, and not from products kept while a block is solved.
-For the times of `sblr_table1` alone: `batch.bcpd` does the same work sooner.
+It serves `sblr.table1` alone: `batch.bcpd` does the same work sooner.
 """
 
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def learner(
 ) -> Learner:
     """Build ``(init, update)`` of rank 1, as `bcpd.learner`.
 
-    `State` and `Info` are those of `bcpd`. The numbers may be traced.
+    `State` and `Info` come from `bcpd`. The numbers may be traced.
     """
     left = penalties.elastic_net(l1=mu1, l2=mu2)
     right = penalties.elastic_net(l1=nu1, l2=nu2)

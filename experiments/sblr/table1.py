@@ -3,31 +3,32 @@
 100 matrices of two classes, ``randn(s, t) + 1`` and ``randn(s, t) - 1``, s = t; rank 1;
 stop at q <= 1e-3 or 500 iterations; float32. The start (an SVD of one matrix) is
 counted, and shown apart as well; compilation is not counted. Algorithm 1 solves each
-block to a gradient mapping of 1e-5, in two forms with the same iterates. That of
-`batch.bcpd` keeps :math:`X_i V` (then :math:`X_i^T U`) while it does and so reads the
-matrices twice an outer iteration, like Algorithm 2. That of `sblr_plain` reads them in
-each inner step, as the paper's equations have it; on large matrices it runs on fewer
-seeds (`PLAIN_SEEDS`).
+block to a gradient mapping of 1e-5, in two forms with the same iterates. `batch.bcpd`
+keeps :math:`X_i V` (then :math:`X_i^T U`) while it solves a block. It reads the
+matrices twice per outer iteration, like Algorithm 2. `sblr.plain` reads them in each
+inner step, as the paper's equations have it; on large matrices it runs on fewer seeds
+(`PLAIN_SEEDS`).
 """
 
 import itertools
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.protocol import Experiment, Result, Say, Setup
 from experiments.sblr import plain
+from experiments.tables import markdown
 from lowrank_jax import loops
 from lowrank_jax.batch.sblr import bcpd
 from lowrank_jax.streams.matrices import Labelled, label_matrices
 from lowrank_jax.types import Learner
 
-__all__ = ["matrices_of", "plot", "run", "stream_ratio", "table"]
+__all__ = ["EXPERIMENT", "matrices_of", "stream_ratio"]
 
 NUM_MATRICES = 100
 TOLERANCE = 1e-3
@@ -59,10 +60,10 @@ ALGORITHMS: dict[str, Callable[..., Learner]] = {
     ONE_STEP: bcpd.learner,
 }
 STARTS = ("paper", "label")
-#: The plain form takes minutes a seed on large matrices: by size, at most so many.
+#: Seeds of the plain form by size: it takes minutes per seed on large matrices.
 PLAIN_SEEDS = {500: 1, 750: 1, 1000: 1}
 SHORT, NUM_REPEATS = 0.1, 7  # calls of fewer seconds are timed so many times
-#: The table answers whether Alg2 is at least so many times faster than Alg1.
+#: The table answers if Alg2 is at least so many times faster than Alg1.
 LEAST_RATIO = 5
 
 
@@ -76,7 +77,7 @@ def matrices_of(size: int, seed: int, num_matrices: int = NUM_MATRICES) -> Label
 
 
 def _timed(call: Callable[..., Any], *given: Any) -> tuple[Any, float]:
-    """Return what it gives, and its seconds; of a short call the median of several."""
+    """Return the value and the seconds of a call; a short call is timed repeatedly."""
     seconds: list[float] = []
     while not seconds or (seconds[0] < SHORT and len(seconds) < NUM_REPEATS):
         began = time.perf_counter()
@@ -85,18 +86,12 @@ def _timed(call: Callable[..., Any], *given: Any) -> tuple[Any, float]:
     return found, float(np.median(seconds))
 
 
-def run(
-    scale: str,
-    data_dir: Path | str | None,
-    say: Callable[[str], None],
-    keep: Callable[[dict[str, Any]], None] = lambda result: None,
-) -> dict[str, Any]:
-    """Time all sizes, settings and seeds; see `sblr_table2.run` for the arguments."""
-    del data_dir  # the data are drawn
-    sizes, num_seeds = (SIZES, 5) if scale == "full" else (SIZES[:3], 2)
-    result: dict[str, Any] = {
+def run(setup: Setup) -> Result:
+    """Time all sizes, settings and seeds."""
+    sizes, num_seeds = (SIZES, 5) if setup.is_full else (SIZES[:3], 2)
+    result: Result = {
         "experiment": "sblr-table1",
-        "scale": scale,
+        "scale": setup.scale,
         "seeds": num_seeds,
         "num_matrices": NUM_MATRICES,
         "dtype": "float32",
@@ -107,19 +102,19 @@ def run(
         "rows": [],
     }
     for size in sizes:
-        result["rows"] += size_rows(size, num_seeds, say)
-        keep(result)
-    result["stream"] = stream_ratio(matrices_of(sizes[-1], 0), say)
+        result["rows"] += size_rows(size, num_seeds, setup.say)
+        setup.keep(result)
+    result["stream"] = stream_ratio(matrices_of(sizes[-1], 0), setup.say)
     return result
 
 
 def size_rows(
     size: int,
     num_seeds: int,
-    say: Callable[[str], None],
+    say: Say,
     algorithms: dict[str, Callable[..., Learner]] = ALGORITHMS,
 ) -> list[dict[str, Any]]:
-    """Return the rows of one size: a setting and an algorithm each."""
+    """Return the rows of one size, one per setting and algorithm."""
     keys = itertools.product(PAPER, STARTS, algorithms)
     runs: dict[tuple[float, str, str], list[dict[str, float]]] = {k: [] for k in keys}
     compiled: dict[tuple[str, str], tuple[Any, Any, float]] = {}
@@ -208,7 +203,7 @@ def _compile(
 
 def stream_ratio(
     labelled: Labelled,
-    say: Callable[[str], None],
+    say: Say,
     *,
     num_iterations: int = 10,
     num_repeats: int = 5,
@@ -216,10 +211,10 @@ def stream_ratio(
     """Time an iteration of Algorithm 2 beside one reading of all matrices.
 
     Args:
-      labelled: the matrices.
-      say: takes one line.
-      num_iterations: in one run, which does not stop before.
-      num_repeats: medians are of so many, taken in turn.
+      labelled: The matrices.
+      say: Takes one line of text.
+      num_iterations: Number of iterations of one run, which does not stop before.
+      num_repeats: Number of runs and readings, in turn, whose medians are taken.
     """
     learner = bcpd.learner(mu1=0.1, nu1=0.1, mu2=1.0, nu2=1.0, tolerance=0.0)
 
@@ -252,27 +247,25 @@ def stream_ratio(
     }
 
 
-def table(result: dict[str, Any]) -> str:
-    """Write the result as Markdown."""
+def table(result: Result) -> str:
+    """Write one table per setting and start, and the answers, as Markdown."""
     by = {(r["l2"], r["start"], r["size"], r["algorithm"]): r for r in result["rows"]}
     sizes = sorted({row["size"] for row in result["rows"]})
-    lines = [
+    parts = [
         f"{result['num_matrices']} matrices, float32, mean seconds / median iterations "
         f"of {result['seeds']} seeds{_fewer(result)}, the start counted, compilation "
         f"apart. {result['remark']} A ratio is the median over the seeds that both "
         "have. The paper's start leaves the labels out (errata, SBLR-I1); the label "
-        "start puts them in, and with it the iterations of Alg2 are near the paper's.\n"
+        "start puts them in, and with it the iterations of Alg2 are near the paper's."
+        "\n\n"
     ]
+    head = ["s = t", *ALGORITHMS, "start alone", "Alg1 (kept) / Alg2"]
+    head += ["Alg1 (X read) / Alg2", "F of Alg1, Alg2", "paper Alg1", "paper Alg2"]
     answers: dict[tuple[str, str], list[str]] = {}
     for l2, start in itertools.product(PAPER, STARTS):
-        lines += [
-            f"mu1 = nu1 = 0.1, mu2 = nu2 = {l2:g}, {start} start:\n",
-            f"| s = t | {' | '.join(ALGORITHMS)} | start alone "
-            "| Alg1 (kept) / Alg2 | Alg1 (X read) / Alg2 "
-            "| F of Alg1, Alg2 | paper Alg1 | paper Alg2 |",
-            "|---" * 10 + "|",
-        ]
+        parts.append(f"mu1 = nu1 = 0.1, mu2 = nu2 = {l2:g}, {start} start:\n\n")
         ratios: dict[str, list[float]] = {KEPT: [], PLAIN: []}
+        lines = []
         for size in sizes:
             rows = {name: by[l2, start, size, name] for name in ALGORITHMS}
             kept, alg2 = rows[KEPT], rows[ONE_STEP]
@@ -289,32 +282,30 @@ def table(result: dict[str, Any]) -> str:
                 else f"{r['paper_seconds']:g} / {r['paper_iterations']}"
                 for r in (kept, alg2)
             ]  # fmt: skip
-            lines.append(f"| {size} | " + " | ".join(cells) + " |")
+            lines.append([size, *cells])
         for name, each in ratios.items():
             answers.setdefault((start, name), []).append(_answer(l2, each))
-        lines.append("")
-    lines += [
-        f"Is Alg2 at least {LEAST_RATIO} times faster than Alg1 in both settings?\n",
-        "| start | against | answer |",
-        "|---|---|---|",
-    ]
-    for (start, name), texts in answers.items():
-        lines.append(f"| {start} | {name} | {'; '.join(texts)} |")
+        parts.append(markdown(head, lines) + "\n")
     printed = [
         _answer(l2, [row[0] / row[2] for row in rows.values()])
         for l2, rows in PAPER.items()
     ]
-    lines.append(f"| | the paper's own seconds | {'; '.join(printed)} |\n")
+    answers["", "the paper's own seconds"] = printed
+    lines = [[*key, "; ".join(texts)] for key, texts in answers.items()]
+    parts += [
+        f"Is Alg2 at least {LEAST_RATIO} times faster than Alg1 in both settings?\n\n",
+        markdown(["start", "against", "answer"], lines),
+    ]
     stream = result["stream"]
-    lines.append(
-        f"An iteration of Alg2 at s = t = {stream['size']} takes "
+    parts.append(
+        f"\nAn iteration of Alg2 at s = t = {stream['size']} takes "
         f"{1e3 * stream['iteration_seconds']:.1f} ms, {stream['ratio']:.2f} times as "
-        f"long as reading X once ({1e3 * stream['stream_seconds']:.1f} ms)."
+        f"long as reading X once ({1e3 * stream['stream_seconds']:.1f} ms).\n"
     )
-    return "\n".join(lines) + "\n"
+    return "".join(parts)
 
 
-def _fewer(result: dict[str, Any]) -> str:
+def _fewer(result: Result) -> str:
     """Say which sizes of the plain form have fewer seeds than usual."""
     fewer = {
         row["size"]: row["seeds"]
@@ -334,7 +325,7 @@ def _ratio(row: dict[str, Any], other: dict[str, Any]) -> float:
 
 
 def _answer(l2: float, ratios: list[float]) -> str:
-    """Say whether Alg2 is that much faster in one setting; a ratio for each size."""
+    """Answer if Alg2 is so much faster in one setting; there is one ratio per size."""
     met = sum(ratio >= LEAST_RATIO for ratio in ratios)
     mean = float(np.exp(np.log(ratios).mean()))
     where = f"{met} of {len(ratios)} sizes, ratios {min(ratios):.1f} to"
@@ -347,16 +338,10 @@ def _answer(l2: float, ratios: list[float]) -> str:
     )
 
 
-def plot(result: dict[str, Any], path: Path) -> None:
-    """Draw seconds against size, a panel a setting and start, the paper's dashed."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, panels = plt.subplots(
-        2, 2, figsize=(10.2, 6.4), layout="constrained", sharex=True, sharey=True
-    )
+def picture(figure: Any, result: Result) -> None:
+    """Draw seconds against size, one panel per setting and start; the paper dashed."""
+    figure.set_size_inches(10.2, 6.4)
+    panels = figure.subplots(2, 2, sharex=True, sharey=True)
     cases = itertools.product(STARTS, PAPER)
     for axes, (start, l2) in zip(panels.flat, cases, strict=True):
         for name, colour in zip(ALGORITHMS, ("C3", "C1", "C0"), strict=True):
@@ -389,5 +374,14 @@ def plot(result: dict[str, Any], path: Path) -> None:
         axes.set_ylabel("seconds to q <= 1e-3")
     entries = panels[0, 0].get_legend_handles_labels()
     figure.legend(*entries, loc="outside right upper", frameon=False, fontsize=8)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+
+
+EXPERIMENT = Experiment(
+    "sblr-table1",
+    "SBLR Table 1: seconds of Algorithms 1 and 2 on growing matrices",
+    "data made as in the paper",
+    "two classes of normal matrices, 50 x 50 to 1000 x 1000",
+    run,
+    table,
+    picture,
+)

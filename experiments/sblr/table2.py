@@ -4,30 +4,31 @@ BCI Competition II data set IV (finger movements, 28 channels x 50 samples, 316 
 trials) stands in for data set IVb of BCI Competition III (118 x 100, 210 trials), of
 which no copy was found: the paper's figures beside ours are of other data.
 
-Two protocols. *Official split*: rank and strengths chosen by 10-fold cross-validation
-on the 316 training trials, the 100 test trials scored once. *Random splits*: all 416
-trials are split at random into 316 and 100, many times, everything chosen anew by
-5-fold cross-validation inside each training part, on a coarser grid. Trials are counted
-in units of 50 microvolts, a constant, and the mean of the training part is taken off;
-nothing else is done to them.
+Two protocols. *Official split*: rank and strengths are chosen by 10-fold
+cross-validation on the 316 training trials, and the 100 test trials are scored once.
+*Random splits*: all 416 trials are split at random into 316 and 100, many times. Rank
+and strengths are chosen anew in each training part, by 5-fold cross-validation on a
+coarser grid. Trials are in units of 50 microvolts, a constant, and the mean of the
+training part is taken off; nothing else is done to them.
 
 LR has no penalty and its data are separable: FISTA goes towards the widest margin and
 is stopped at q <= 1e-5 or 1000 iterations, as the other convex fits are. BLR and SBLR
 stop as in the paper, at q <= 1e-3 or 500 sweeps.
 """
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from experiments.intervals import Mean, mean_of, verdict, wilson
+from experiments.protocol import Experiment, Result, Setup
 from experiments.sblr import tasks
 from experiments.sblr.tasks import Method, Task
+from experiments.tables import markdown, number
 from lowrank_jax import data
 from lowrank_jax.estimators.classifier import selection
 
-__all__ = ["plot", "run", "table"]
+__all__ = ["EXPERIMENT"]
 
 UNIT = 50.0  # microvolts
 COARSE: dict[str, Any] = {
@@ -54,21 +55,9 @@ def methods(grid: dict[str, Any], num_strengths: int) -> list[Method]:
     ]
 
 
-def run(
-    scale: str,
-    data_dir: Path | str | None,
-    say: Callable[[str], None],
-    keep: Callable[[dict[str, Any]], None] = lambda result: None,
-) -> dict[str, Any]:
-    """Score all methods by both protocols.
-
-    Args:
-      scale: ``"small"`` or ``"full"``.
-      data_dir: where the data are.
-      say: takes one line of progress.
-      keep: takes the result so far.
-    """
-    path = data.find("bci2_iv/sp1s_aa_100hz.npz", data_dir)
+def run(setup: Setup) -> Result:
+    """Score all methods by both protocols."""
+    path = data.find("bci2_iv/sp1s_aa_100hz.npz", setup.data_dir)
     parts = [data.read_matrices(path, split=split) for split in ("train", "test")]
     x = np.concatenate([part.x for part in parts]).astype(np.float32) / UNIT
     labels = [part.y for part in parts if part.y is not None]
@@ -77,13 +66,13 @@ def run(
     small: dict[str, Any] = {name: (1e-3, 1e-2) for name in selection.NAMES}
     fine, coarse, num_repetitions, num_strengths = small, small, 3, 5
     num_folds, num_inner = 3, 3
-    if scale == "full":
+    if setup.is_full:
         fine, coarse, num_repetitions, num_strengths = selection.GRID, COARSE, 20, 11
         num_folds, num_inner = 10, 5
 
-    result: dict[str, Any] = {
+    result: Result = {
         "experiment": "sblr-table2",
-        "scale": scale,
+        "scale": setup.scale,
         "data": "BCI Competition II data set IV, stand-in for BCI III data set IVb",
         "num_train": num_train,
         "num_test": len(codes) - num_train,
@@ -97,19 +86,16 @@ def run(
     folds = selection.fold_weights(codes[is_train], num_folds=num_folds)
     task = Task(x, codes, is_train, folds)
     result["official"] = official = []
-    ranks: dict[str, int | None] = {}  # SBLR takes the rank that BLR has chosen
-    for method in methods(fine, num_strengths):
-        found = tasks.evaluate(method, task, rank=ranks.get(method.name))
-        ranks[method.name.replace("BLR", "SBLR")] = found["choice"].get("rank")
+    for method, found in tasks.evaluate_all(methods(fine, num_strengths), task):
         row = {"method": method.name} | found
         row["paper"] = method.paper
         row["interval"] = wilson(row["accuracy"], result["num_test"])
         official.append(row)
-        say(
+        setup.say(
             f"official split: {method.name:10} accuracy {row['accuracy']:.3f}  "
             f"AUC {row['auc']:.3f}  {row['choice']}"
         )
-        keep(result)
+        setup.keep(result)
 
     runs: dict[str, list[dict[str, Any]]] = {}
     for repetition in range(num_repetitions):
@@ -120,26 +106,15 @@ def run(
             codes[is_train], num_folds=num_inner, seed=repetition
         )
         task = Task(x, codes, is_train, folds)
-        line, ranks = [], {}
-        for method in methods(coarse, num_strengths):
-            found = tasks.evaluate(method, task, rank=ranks.get(method.name))
-            ranks[method.name.replace("BLR", "SBLR")] = found["choice"].get("rank")
+        line = []
+        for method, found in tasks.evaluate_all(methods(coarse, num_strengths), task):
             runs.setdefault(method.name, []).append(found)
             line.append(f"{method.name} {found['accuracy']:.2f}")
-        say(f"split {repetition + 1} of {num_repetitions}: " + ", ".join(line))
+        setup.say(f"split {repetition + 1} of {num_repetitions}: " + ", ".join(line))
         if repetition:
             result |= summary(runs, result["num_test"] / num_train)
-            keep(result)
+            setup.keep(result)
     return result
-
-
-def wilson(share: float, number: int) -> list[float]:
-    """Return the 95 % interval of a share of so many trials (Wilson, 1927)."""
-    z2 = 1.96**2
-    middle = (share + z2 / (2 * number)) / (1 + z2 / number)
-    half = np.sqrt(share * (1 - share) * z2 / number + z2 * z2 / (4 * number**2))
-    half = float(half) / (1 + z2 / number)
-    return [middle - half, middle + half]
 
 
 def summary(
@@ -147,9 +122,8 @@ def summary(
 ) -> dict[str, Any]:
     """Return means, intervals, paired differences and which of the claims hold."""
 
-    def spread(values: list[float]) -> dict[str, Any]:
-        half = tasks.interval(values, test_over_train=test_over_train)
-        return {"mean": float(np.mean(values)), "half": half}
+    def spread(values: list[float]) -> dict[str, float]:
+        return mean_of(values, test_over_train=test_over_train)._asdict()
 
     rows = []
     for name, found in runs.items():
@@ -175,68 +149,59 @@ def summary(
                     for a, b in zip(runs[low], runs[high], strict=True)
                 ]
             )
-        row["verdict"] = verdict(row["accuracy"])
+        row["verdict"] = verdict(Mean(**row["accuracy"]))
         differences.append(row)
     return {"random": rows, "differences": differences}
 
 
-def verdict(difference: dict[str, Any]) -> str:
-    """Say what an interval of a paired difference tells."""
-    if difference["mean"] - difference["half"] > 0:
-        return "better"
-    if difference["mean"] + difference["half"] < 0:
-        return "worse"
-    return "not told apart"
-
-
-def table(result: dict[str, Any]) -> str:
-    """Write the result as Markdown."""
-    lines = [
+def table(result: Result) -> str:
+    """Write accuracies and paired differences as Markdown."""
+    rows = []
+    for one, many in zip(result["official"], result["random"], strict=True):
+        low, high = one["interval"]
+        rows.append(
+            [
+                one["method"],
+                f"{one['accuracy']:.2f} ({low:.2f}-{high:.2f})",
+                f"{one['auc']:.3f}",
+                _spread(many["accuracy"]),
+                _spread(many["auc"]),
+                number(one["paper"], ".2f"),
+            ]
+        )
+    head = ["method", "accuracy, official", "AUC, official"]
+    head += ["accuracy, random splits", "AUC, random splits", "paper (IVb)"]
+    differences = [
+        [
+            f"{row['to']} less {row['from']}",
+            _spread(row["accuracy"], "+"),
+            _spread(row["auc"], "+"),
+            row["verdict"],
+        ]
+        for row in result["differences"]
+    ]
+    return (
         f"{result['data']}: the paper's figures are of other data. Official split, "
         f"{result['num_train']} / {result['num_test']} trials, {result['folds']}-fold "
         f"selection on the training part; mean and 95 % interval of "
-        f"{result['repetitions']} random splits of the same sizes, selection inside.\n",
-        "| method | accuracy, official | AUC, official | accuracy, random splits "
-        "| AUC, random splits | paper (IVb) |",
-        "|---|---|---|---|---|---|",
-    ]
-    for one, many in zip(result["official"], result["random"], strict=True):
-        low, high = one["interval"]
-        paper = "" if one["paper"] is None else f"{one['paper']:.2f}"
-        lines.append(
-            f"| {one['method']} | {one['accuracy']:.2f} ({low:.2f}-{high:.2f}) "
-            f"| {one['auc']:.3f} | {_spread(many['accuracy'])} "
-            f"| {_spread(many['auc'])} | {paper} |"
-        )
-    lines += [
-        "",
-        "| paired difference | accuracy | AUC | in accuracy |",
-        "|---|---|---|---|",
-    ]
-    for row in result["differences"]:
-        lines.append(
-            f"| {row['to']} less {row['from']} | {_spread(row['accuracy'], '+')} "
-            f"| {_spread(row['auc'], '+')} | {row['verdict']} |"
-        )
-    return "\n".join(lines) + "\n"
+        f"{result['repetitions']} random splits of the same sizes, selection inside."
+        "\n\n"
+        + markdown(head, rows)
+        + "\n"
+        + markdown(["paired difference", "accuracy", "AUC", "in accuracy"], differences)
+    )
 
 
-def _spread(value: dict[str, Any], sign: str = "") -> str:
-    return f"{value['mean']:{sign}.3f} ± {value['half']:.3f}"
+def _spread(value: dict[str, float], sign: str = "") -> str:
+    return Mean(**value).shown(sign, digits=3, mark="±")
 
 
-def plot(result: dict[str, Any], path: Path) -> None:
-    """Draw a dot and an interval a method, the paper's figures beside."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+def picture(figure: Any, result: Result) -> None:
+    """Draw one dot and interval per method, beside the paper's figures."""
     names = [row["method"] for row in result["official"]]
     places = np.arange(len(names))[::-1]
-    figure, axes = plt.subplots(
-        1, 2, figsize=(8.4, 3.4), layout="constrained", width_ratios=(3, 2)
-    )
+    figure.set_size_inches(8.4, 3.4)
+    axes = figure.subplots(1, 2, width_ratios=(3, 2))
     axes[0].errorbar(
         [row["accuracy"]["mean"] for row in result["random"]],
         places + 0.15,
@@ -289,5 +254,14 @@ def plot(result: dict[str, Any], path: Path) -> None:
     axes[1].set_xlabel("accuracy, paired difference")
     axes[1].set_title("random splits", loc="left")
     axes[1].grid(axis="x", alpha=0.3)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+
+
+EXPERIMENT = Experiment(
+    "sblr-table2",
+    "SBLR Table 2: EEG trials of two classes, accuracy and AUC",
+    "a stand-in",
+    "BCI Competition II data set IV (stand-in for BCI III data set IVb)",
+    run,
+    table,
+    picture,
+)

@@ -9,23 +9,25 @@ of sides never seen. Strengths and rank are chosen by leaving one training view 
 object out at a time. scikit-learn's digits (8 x 8, 10 classes), k of each class to
 train on and all others to test, stand beside, with 5-fold cross-validation.
 
-One-against-all fits a binary model a class, all with the same strengths; joint is one
-model for all classes (SBLR-Eq30). Repetitions draw other angles, or other digits.
+One-against-all fits one binary model per class, all with the same strengths; joint is
+one model for all classes (SBLR-Eq30). Repetitions draw other angles, or other digits.
 """
 
 import functools
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.sblr import tasks as matrices
+from experiments.intervals import mean_of, verdict
+from experiments.protocol import Experiment, Result, Setup
+from experiments.sblr import tasks
 from experiments.sblr.tasks import Method, Task
+from experiments.tables import markdown
 from lowrank_jax import data
 from lowrank_jax.estimators.classifier import selection
 
-__all__ = ["plot", "run", "table"]
+__all__ = ["EXPERIMENT"]
 
 NUM_VIEWS = 72
 PAIRS = (
@@ -60,24 +62,14 @@ def methods(num_strengths: int) -> list[Method]:
     ]
 
 
-def run(
-    scale: str,
-    data_dir: Path | str | None,
-    say: Callable[[str], None],
-    keep: Callable[[dict[str, Any]], None] = lambda result: None,
-    *,
-    before: dict[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Score all methods; see `sblr_table2.run` for the arguments.
-
-    `before` is what an interrupted run kept; its protocols are not run again.
-    """
-    path = data.find("coil20/coil20_32x32.npz", data_dir)
+def run(setup: Setup) -> Result:
+    """Score all methods; the protocols of an interrupted run are not run again."""
+    path = data.find("coil20/coil20_32x32.npz", setup.data_dir)
     read = data.read_matrices(path)
     assert read.y is not None
     images, objects = np.asarray(read.x, np.float32), np.unique(read.y)
     codes = np.searchsorted(objects, read.y)
-    if scale == "full":
+    if setup.is_full:
         num_repetitions, num_strengths = 5, 8
         spreads: tuple[int, ...] = (2, 4)
         digits: tuple[int, ...] = (5, 10, 20)
@@ -85,43 +77,41 @@ def run(
         num_repetitions, num_strengths, spreads, digits = 2, 4, (2,), (5,)
         is_kept = codes < 6
         images, codes = images[is_kept], codes[is_kept]
-    tasks: dict[str, Callable[[], Iterator[Task]]] = {}
+    protocols: dict[str, Callable[[], Iterator[Task]]] = {}
     for k in spreads:
-        tasks[f"COIL-20, {k} views spread"] = functools.partial(
+        protocols[f"COIL-20, {k} views spread"] = functools.partial(
             view_tasks, images, codes, k, NUM_VIEWS // k, num_repetitions
         )
-    tasks["COIL-20, 4 views narrow"] = functools.partial(
+    protocols["COIL-20, 4 views narrow"] = functools.partial(
         view_tasks, images, codes, 4, 2, num_repetitions
     )
     for k in digits:
-        tasks[f"digits, {k} a class"] = functools.partial(
+        protocols[f"digits, {k} a class"] = functools.partial(
             digit_tasks, k, num_repetitions
         )
 
-    result: dict[str, Any] = {
+    result: Result = {
         "experiment": "sblr-table4",
-        "scale": scale,
+        "scale": setup.scale,
         "data": "COIL-20, stand-in for ALOI; scikit-learn's digits",
         "num_objects": int(codes.max()) + 1,
         "repetitions": num_repetitions,
-        "protocols": list(before["protocols"]) if before else [],
+        "protocols": list(setup.before["protocols"]) if setup.before else [],
     }
     done = {protocol["name"] for protocol in result["protocols"]}
-    for name, make in tasks.items():
+    for name, make in protocols.items():
         if name in done:
             continue
         runs: dict[str, list[dict[str, Any]]] = {}
         for repetition, task in enumerate(make()):
             line = []
-            ranks: dict[str, int | None] = {}  # SBLR takes the rank of BLR
-            for method in methods(num_strengths):
-                found = matrices.evaluate(method, task, rank=ranks.get(method.name))
-                ranks[method.name.replace("BLR", "SBLR")] = found["choice"].get("rank")
+            for method, found in tasks.evaluate_all(methods(num_strengths), task):
                 runs.setdefault(method.name, []).append(found)
                 line.append(f"{method.name} {found['accuracy']:.3f}")
-            say(f"{name}, {repetition + 1} of {num_repetitions}: " + ", ".join(line))
+            count = f"{repetition + 1} of {num_repetitions}"
+            setup.say(f"{name}, {count}: " + ", ".join(line))
         result["protocols"].append(summary(name, runs))
-        keep(result)
+        setup.keep(result)
     return result
 
 
@@ -133,9 +123,9 @@ def view_tasks(
     Args:
       images: (n, s, t), the 72 views of an object in angular order.
       codes: (n,) objects 0, 1, ...
-      num_train: views of each object to train on.
-      step: between two of them.
-      repetitions: so many tasks.
+      num_train: Number of views of each object to train on.
+      step: Distance between two of these views.
+      repetitions: Number of tasks.
     """
     num_objects = int(codes.max()) + 1
     first = np.searchsorted(codes, np.arange(num_objects))
@@ -146,7 +136,7 @@ def view_tasks(
         number = np.full(len(codes), -1)
         number[first[:, None] + views] = np.arange(num_train)[None]
         is_train = number >= 0
-        yield Task(images, codes, is_train, matrices.view_folds(number[is_train]))
+        yield Task(images, codes, is_train, tasks.view_folds(number[is_train]))
 
 
 def digit_tasks(num_train: int, repetitions: int) -> Iterator[Task]:
@@ -173,8 +163,7 @@ def summary(name: str, runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     rows = [
         {
             "method": method,
-            "mean": float(values.mean()),
-            "half": matrices.interval(values.tolist()),
+            **mean_of(values.tolist())._asdict(),
             "accuracies": values.tolist(),
             "choices": [one["choice"] for one in runs[method]],
         }
@@ -182,67 +171,49 @@ def summary(name: str, runs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     ]
     differences = []
     for low, high in PAIRS:
-        values = accuracies[high] - accuracies[low]
-        mean, half = float(values.mean()), matrices.interval(values.tolist())
-        verdict = "better" if mean > half else "worse" if -mean > half else "not apart"
+        found = mean_of((accuracies[high] - accuracies[low]).tolist())
         differences.append(
-            {"from": low, "to": high, "mean": mean, "half": half, "verdict": verdict}
+            {"from": low, "to": high, **found._asdict(), "verdict": verdict(found)}
         )
     return {"name": name, "rows": rows, "differences": differences}
 
 
-def table(result: dict[str, Any]) -> str:
-    """Write the result as Markdown."""
+def table(result: Result) -> str:
+    """Write accuracies and paired differences by protocol as Markdown."""
     protocols = result["protocols"]
+    names = [protocol["name"] for protocol in protocols]
     papers = {method.name: method.paper for method in methods(8)}
-    lines = [
+    rows, differences = [], []
+    for found in zip(*(protocol["rows"] for protocol in protocols), strict=True):
+        method, cells = found[0]["method"], [_percent(row) for row in found]
+        paper = papers[method]
+        rows.append([method, *cells, "" if paper is None else f"{100 * paper:.0f}"])
+    for found in zip(*(protocol["differences"] for protocol in protocols), strict=True):
+        cells = [f"{_percent(row, '+')}, {row['verdict']}" for row in found]
+        differences.append([f"{found[0]['to']} less {found[0]['from']}", *cells])
+    return (
         f"{result['data']}: the paper's figures are of other data. Accuracy on the "
         f"views (or digits) not trained on, mean and 95 % interval of "
         f"{result['repetitions']} repetitions, in percent. M-BLR and M-SBLR are joint, "
-        "all others one-against-all.\n",
-        "| method | "
-        + " | ".join(protocol["name"] for protocol in protocols)
-        + " | paper (ALOI) |",
-        "|---" * (len(protocols) + 2) + "|",
-    ]
-    for i, row in enumerate(protocols[0]["rows"]):
-        found = [protocol["rows"][i] for protocol in protocols]
-        cells = [f"{100 * r['mean']:.1f} ± {100 * r['half']:.1f}" for r in found]
-        paper = papers[row["method"]]
-        cells.append("" if paper is None else f"{100 * paper:.0f}")
-        lines.append(f"| {row['method']} | " + " | ".join(cells) + " |")
-    names = " | ".join(protocol["name"] for protocol in protocols)
-    lines += ["", f"| paired difference | {names} |"]
-    lines.append("|---" * (len(protocols) + 1) + "|")
-    for i, row in enumerate(protocols[0]["differences"]):
-        found = [protocol["differences"][i] for protocol in protocols]
-        cells = [
-            f"{100 * r['mean']:+.1f} ± {100 * r['half']:.1f}, {r['verdict']}"
-            for r in found
-        ]
-        lines.append(f"| {row['to']} less {row['from']} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+        "all others one-against-all.\n\n"
+        + markdown(["method", *names, "paper (ALOI)"], rows)
+        + "\n"
+        + markdown(["paired difference", *names], differences)
+    )
 
 
-def plot(result: dict[str, Any], path: Path) -> None:
-    """Draw a dot and an interval a method and protocol, the paper's figures beside."""
-    import matplotlib
+def _percent(row: dict[str, Any], sign: str = "") -> str:
+    return f"{100 * row['mean']:{sign}.1f} ± {100 * row['half']:.1f}"
 
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
 
+def picture(figure: Any, result: Result) -> None:
+    """Draw one dot and interval per method and protocol, beside the paper's figures."""
     protocols = result["protocols"]
     names = [row["method"] for row in protocols[0]["rows"]]
     papers = {method.name: method.paper for method in methods(8)}
     places = np.arange(len(names))[::-1]
-    figure, panels = plt.subplots(
-        1,
-        len(protocols),
-        figsize=(1.2 + 2.0 * len(protocols), 3.4),
-        layout="constrained",
-        sharey=True,
-        squeeze=False,
-    )
+    figure.set_size_inches(1.2 + 2.0 * len(protocols), 3.4)
+    panels = figure.subplots(1, len(protocols), sharey=True, squeeze=False)
     for axes, protocol in zip(panels[0], protocols, strict=True):
         is_objects = protocol["name"].startswith("COIL")
         for place, row in zip(places, protocol["rows"], strict=True):
@@ -269,5 +240,15 @@ def plot(result: dict[str, Any], path: Path) -> None:
         ha="left",
         fontsize=10,
     )
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+
+
+EXPERIMENT = Experiment(
+    "sblr-table4",
+    "SBLR Table 4: objects from sides not trained on, and digits; many classes",
+    "a stand-in",
+    "COIL-20 (stand-in for ALOI), scikit-learn's digits",
+    run,
+    table,
+    picture,
+    can_resume=True,
+)

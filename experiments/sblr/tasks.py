@@ -1,12 +1,12 @@
 """Methods that classify matrices, chosen by cross-validation and scored on a test part.
 
 Strengths and rank are chosen on folds of the training part, all points of a grid on all
-folds side by side; then one fit on the whole training part scores the others. The mean
-matrix of the training part is taken off all matrices beforehand.
+folds side by side. Then one fit on the whole training part scores the test part. The
+mean matrix of the training part is taken off all matrices beforehand.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -26,7 +26,7 @@ __all__ = [
     "Task",
     "convex_scores",
     "evaluate",
-    "interval",
+    "evaluate_all",
     "view_folds",
 ]
 
@@ -41,7 +41,7 @@ class Method(NamedTuple):
     """How to fit, and what to choose from."""
 
     name: str
-    is_bilinear: bool  # else one weight an entry
+    is_bilinear: bool  # else one weight per entry
     points: np.ndarray  # (P, 4) mu1, mu2, nu1, nu2, or (P, 2) l1, l2; strongest first
     ranks: tuple[int, ...] = (1,)  # tried without penalty, where bilinear
     is_joint: bool = False  # many classes in one model, else one against all others
@@ -63,9 +63,9 @@ def evaluate(method: Method, task: Task, *, rank: int | None = None) -> dict[str
     Of equals the smaller rank and the stronger penalty are chosen.
 
     Args:
-      method: what to fit and to choose from.
-      task: the matrices.
-      rank: None chooses it among the method's.
+      method: What to fit, and the points to choose from.
+      task: The matrices.
+      rank: Rank of the model. None chooses it among the method's.
 
     Returns:
       ``accuracy`` and ``auc`` (of two classes, else None) on the test part, and the
@@ -106,6 +106,20 @@ def evaluate(method: Method, task: Task, *, rank: int | None = None) -> dict[str
     return {"accuracy": accuracy, "auc": auc, "choice": choice}
 
 
+def evaluate_all(
+    methods: Sequence[Method], task: Task
+) -> Iterator[tuple[Method, dict[str, Any]]]:
+    """Evaluate methods in turn; a sparse method takes the rank that its plain one has.
+
+    Thus SBLR has the rank chosen for BLR, and M-SBLR the rank chosen for M-BLR.
+    """
+    ranks: dict[str, int | None] = {}
+    for method in methods:
+        found = evaluate(method, task, rank=ranks.get(method.name))
+        ranks[method.name.replace("BLR", "SBLR")] = found["choice"].get("rank")
+        yield method, found
+
+
 def _groups(method: Method, codes: np.ndarray, num_classes: int) -> list[np.ndarray]:
     """Return the targets (n, m) of each model that the method fits."""
     marks = codes[:, None] == np.arange(num_classes)[None]
@@ -117,7 +131,7 @@ def _groups(method: Method, codes: np.ndarray, num_classes: int) -> list[np.ndar
 
 
 def _joined(method: Method, parts: list[np.ndarray], width: int) -> np.ndarray:
-    """Join the scores of all models on the last axis: one a class, or one of two."""
+    """Join the scores of all models on the last axis: one per class, or one for two."""
     if method.is_joint and width > 1:
         parts = [*parts, np.zeros_like(parts[0][..., :1])]  # the reference class
     return np.concatenate(parts, axis=-1)
@@ -181,7 +195,7 @@ def convex_scores(
     """Fit logistic regression at every point on every fold; score what is held out.
 
     Args:
-      labelled: all matrices; their own weights are not used.
+      labelled: All matrices; their own weights are not used.
       points: (P, 2) l1, l2.
       weights: (num_folds, n), zero where held out.
 
@@ -261,30 +275,7 @@ def view_folds(views: np.ndarray) -> np.ndarray:
     """Return weights (num_folds, n) that leave one view of every object out.
 
     Args:
-      views: (n,) the number of each matrix's view, 0, 1, ...
+      views: (n,) number of each matrix's view, 0, 1, ...
     """
     kept = views[None] != np.arange(int(views.max()) + 1)[:, None]
     return kept / kept.sum(1, keepdims=True)
-
-
-@functools.cache
-def _quantile(degrees: int) -> float:
-    from scipy import stats
-
-    return float(stats.t.ppf(0.975, degrees))
-
-
-def interval(values: Sequence[float], *, test_over_train: float = 0.0) -> float:
-    """Return half the 95 % interval of a mean over repeated splits.
-
-    Args:
-      values: one a repetition, at least two.
-      test_over_train: sizes of the parts: random splits of one data set share most of
-        their matrices, and the variance of the mean is then (1/J + this) times that of
-        one repetition (Nadeau and Bengio, 2003); 0 where training parts are apart.
-    """
-    number = len(values)
-    spread = float(np.var(values, ddof=1))
-    return _quantile(number - 1) * float(
-        np.sqrt((1 / number + test_over_train) * spread)
-    )

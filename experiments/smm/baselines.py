@@ -3,20 +3,21 @@
 The spectral IO-HMM (SMM-B3) is tried with joint and with conditional moments, the
 latent SVM (SMM-B4) by CCCP from one random start. Beside the paper's baselines stands
 an averaged perceptron whose features see seven letters, more than a trigram can, on a
-first-order chain. `smm_subpatterns` has the trigram CRF and perceptron.
+first-order chain. `smm.subpatterns` has the trigram CRF and perceptron.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from experiments.smm.words import Split
+from experiments.protocol import Say
+from experiments.smm.learners import latent_svm
+from experiments.smm.learners import moments as spectral_moments
+from experiments.smm.words import Best, Split, encode
 from lowrank_jax import data, features, loops, metrics, models, streams
-from lowrank_jax.batch.smm import latent_svm
-from lowrank_jax.batch.smm import moments as spectral_moments
 from lowrank_jax.decode.lattice_paths import best_paths, paths_to_words
 from lowrank_jax.estimators import labelling
 from lowrank_jax.online import perceptron
@@ -43,30 +44,21 @@ class _Task:
         return metrics.token_accuracy(np.asarray(self._parts[name].labels), found)
 
 
-def _result(task: _Task, best: tuple[float, dict[str, Any], Any]) -> dict[str, Any]:
-    development, setting, params = best
-    return {
-        "development": development,
-        "setting": setting,
-        "test": task.score(params, "test"),
-    }
-
-
 def fit_perceptron(
     split: Split, size: int, template: str, passes: Sequence[int], seed: int
 ) -> dict[str, Any]:
     """Train; choose the number of passes on development words; score on the test.
 
     Args:
-      split: words.
-      size: how many to train on.
-      template: a shipped one by name, or a path.
-      passes: to choose from, ascending.
-      seed: of the order of words.
+      split: The words.
+      size: Number of training words.
+      template: Name of a shipped template, or a path.
+      passes: Numbers of passes to choose from, ascending.
+      seed: Seed for the order of words.
     """
     task = _Task(split, size, features.read_template(template))
     final = jax.jit(perceptron.final_params)
-    best: tuple[float, dict[str, Any], Any] = (-1.0, {}, None)
+    best = Best()
     for done in loops.passes(
         perceptron.learner(),
         streams.sentences.stream(task.train),
@@ -77,31 +69,19 @@ def fit_perceptron(
         if number in passes:
             params = final(done.state)
             score = task.score(params, "development")
-            best = max(best, (score, {"passes": number}, params), key=lambda x: x[0])
-    return _result(task, best)
-
-
-class _Words:
-    """The bi-symbols of training words, and the words to score on."""
-
-    def __init__(self, split: Split, size: int):
-        train = split.train.take(np.arange(min(size, split.train.num_sentences)))
-        self.alphabet = data.alphabet_of(train)
-        self.train, self.development, self.test = (
-            data.encode_words(self.alphabet, part)
-            for part in (train, split.development, split.test)
-        )
+            best = best.or_better(score, {"passes": number}, params)
+    return best.row(task.score(best.params, "test"))
 
 
 def fit_io_hmm(split: Split, size: int, num_states: Sequence[int]) -> dict[str, Any]:
     """Fit; choose states and moments on development words; score on the test.
 
     Args:
-      split: words.
-      size: how many to train on.
-      num_states: to choose from; more than there are bi-symbols are not tried.
+      split: The words.
+      size: Number of training words.
+      num_states: Numbers of states to choose from, as far as there are bi-symbols.
     """
-    words = _Words(split, size)
+    words = encode(split, size)
     joint = spectral_moments.count(words.alphabet, words.train)
     moments = {
         False: joint,
@@ -117,7 +97,7 @@ def fit_io_hmm(split: Split, size: int, num_states: Sequence[int]) -> dict[str, 
         found = paths_to_words(decode(table, lattices[name]), lattices[name])
         return data.hamming_accuracy(getattr(words, name), found)
 
-    best: tuple[float, dict[str, Any], Any] = (-1.0, {}, None)
+    best = Best()
     for is_conditional, own in moments.items():
         for rank in num_states:
             if rank > words.alphabet.num_symbols:
@@ -126,15 +106,9 @@ def fit_io_hmm(split: Split, size: int, num_states: Sequence[int]) -> dict[str, 
             table = spectral_moments.score_table(
                 words.alphabet, model, is_conditional=is_conditional
             )
-            development = score(table, "development")
             setting = {"states": rank, "is_conditional": is_conditional}
-            best = max(best, (development, setting, table), key=lambda x: x[0])
-    development, setting, table = best
-    return {
-        "development": development,
-        "setting": setting,
-        "test": score(table, "test"),
-    }
+            best = best.or_better(score(table, "development"), setting, table)
+    return best.row(score(best.params, "test"))
 
 
 def fit_latent_svm(
@@ -143,22 +117,22 @@ def fit_latent_svm(
     num_states: Sequence[int],
     strengths: Sequence[float],
     seed: int,
-    say: Callable[[str], None],
+    say: Say,
     *,
     num_rounds: int = 10,
 ) -> dict[str, Any]:
     """Train by CCCP; choose and score as `fit_io_hmm` does.
 
     Args:
-      split: words.
-      size: how many to train on.
-      num_states: hidden states to choose from.
-      strengths: of the ridge, to choose from.
-      seed: of the random start.
-      say: takes one line of progress.
-      num_rounds: at most so many imputations.
+      split: The words.
+      size: Number of training words.
+      num_states: Numbers of hidden states to choose from.
+      strengths: Strengths of the ridge to choose from.
+      seed: Seed for the random start.
+      say: Takes one line of progress.
+      num_rounds: Largest number of imputations.
     """
-    words = _Words(split, size)
+    words = encode(split, size)
     train, development, test = (
         latent_svm.padded_words(words.alphabet, part)
         for part in (words.train, words.development, words.test)
@@ -176,22 +150,17 @@ def fit_latent_svm(
         )
         return latent_svm.final_params(state), done
 
-    best: tuple[float, dict[str, Any], Any] = (-1.0, {}, None)
+    best = Best()
     for number in num_states:
         for strength in strengths:
             params, done = fit(number, np.float32(strength))
             found = np.asarray(predict(params, development))
             score = data.hamming_accuracy(words.development, found)
             setting = {"states": number, "strength": strength, "rounds": int(done)}
-            best = max(best, (score, setting, params), key=lambda x: x[0])
+            best = best.or_better(score, setting, params)
             say(
                 f"    latent SVM states {number} strength {strength:<6g} "
                 f"development {score:.2f}, {int(done)} rounds"
             )
-    score, setting, params = best
-    found = np.asarray(predict(params, test))
-    return {
-        "development": score,
-        "setting": setting,
-        "test": data.hamming_accuracy(words.test, found),
-    }
+    found = np.asarray(predict(best.params, test))
+    return best.row(data.hamming_accuracy(words.test, found))

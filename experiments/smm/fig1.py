@@ -1,25 +1,26 @@
 """SMM Figure 1: test accuracy against the number of training words, NETtalk.
 
 Every max-margin method chooses from three settings, two numbers of iterations and two
-iterates on the development words of each split and size; the strengths, taken from the
-path of Figure 2, grow with the fourth root of the number of words. Above 5,000 words
-the setting that the same split has chosen there is taken; a method with a strength, for
-which one step size alone is tried below, chooses between that and a third of it. The
-others choose from as many settings or more. Only what was chosen is scored on the test
-words.
+iterates, on the development words of each split and size. The strengths come from the
+path of Figure 2 and grow with the fourth root of the number of words. Above 5,000 words
+a method keeps the setting that the same split chose at 5,000. If this setting has a
+strength, the method chooses between its step size and a third of it. The other methods
+choose from as many settings or more. Only what was chosen is scored on the test words.
 """
 
 import dataclasses
 import functools
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from experiments.intervals import Mean, mean_of
+from experiments.protocol import Experiment, Result, Say, Setup
 from experiments.smm import baselines, subpatterns, words
-from experiments.smm.words import Setting, Split, Task, interval, shown
+from experiments.smm.words import Setting, Split, Task
+from experiments.tables import markdown
 
-__all__ = ["plot", "run", "table"]
+__all__ = ["EXPERIMENT"]
 
 NUM_WORDS = (500, 1_000, 2_000, 5_000, 10_000, 15_000)
 CHECKPOINTS = (100, 200)
@@ -51,31 +52,17 @@ def settings_of(name: str, num_words: int) -> list[Setting]:
     }[name]
 
 
-def run(
-    scale: str,
-    data_dir: Path | str | None,
-    say: Callable[[str], None],
-    keep: Callable[[dict[str, Any]], None] = lambda result: None,
-    *,
-    before: dict[str, Any] | None = None,
-    sizes: tuple[int, ...] = words.SIZES,
-) -> dict[str, Any]:
+def run(setup: Setup) -> Result:
     """Train and score all methods at all sizes.
 
-    Args:
-      scale: ``"small"`` (one split, the first three sizes, fewer settings and
-        iterations, the quicker methods) or ``"full"`` (three splits).
-      data_dir: where the corpora are.
-      say: takes one line of progress.
-      keep: is given the result so far after each method.
-      before: what an interrupted run kept; its rows are not run again.
-      sizes: of the parts of a split.
+    Small has one split of three, the first three sizes, fewer settings and iterations,
+    and the quicker methods. The rows of an interrupted run are not run again.
     """
-    is_full = scale == "full"
-    corpus = words.read_words(data_dir)
-    result: dict[str, Any] = {
+    is_full, say, before = setup.is_full, setup.say, setup.before
+    corpus = words.read_words(setup.data_dir)
+    result: Result = {
         "experiment": "smm-fig1",
-        "scale": scale,
+        "scale": setup.scale,
         "splits": 3 if is_full else 1,
         "sizes": list(NUM_WORDS if is_full else NUM_WORDS[:3]),
         "checkpoints": list(CHECKPOINTS if is_full else (25, 50)),
@@ -83,7 +70,7 @@ def run(
     }
     done = {(r["split"], r["num_words"], r["method"]) for r in result["rows"]}
     for seed in range(result["splits"]):
-        split = words.draw_split(corpus, seed, sizes)
+        split = words.draw_split(corpus, seed)
         for size in result["sizes"]:
             # Each method of a size shares the words laid out for decoding.
             task = functools.cache(functools.partial(words.make_task, split, size))
@@ -109,7 +96,7 @@ def run(
                     f"split {seed} {size:6,} words {name:28} "
                     f"development {row['development']:.2f} test {row['test']:.2f}"
                 )
-                keep(result)
+                setup.keep(result)
     result |= _summary(result["rows"])
     for claim in result["claims"]:
         say(f"{claim['claim']}: {claim['found']}: {claim['answer']}")
@@ -125,7 +112,7 @@ class _Given(NamedTuple):
     task: Callable[[], Task]
     checkpoints: list[int]
     chosen: dict[str, Any] | None  # its row for `MANY` (`MANY_LATENT`) words
-    say: Callable[[str], None]
+    say: Say
 
 
 def _row_of(
@@ -200,12 +187,12 @@ def _summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         own = [row for row in rows if row["method"] == name]
         for size in sorted({row["num_words"] for row in own}):
             tests = [row["test"] for row in own if row["num_words"] == size]
-            mean, half = interval(tests)
+            found = mean_of(tests)
             curve.append(
                 {
                     "num_words": size,
-                    "test": mean,
-                    "half_width": half,
+                    "test": found.mean,
+                    "half_width": found.half,
                     "num_splits": len(tests),
                 }
             )
@@ -218,51 +205,48 @@ def _claims(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     splits = sorted({row["split"] for row in rows})
     sizes = sorted({row["num_words"] for row in rows})
 
-    def ahead(left: str, at: int, right: str, of: int) -> tuple[float, float]:
+    def ahead(left: str, at: int, right: str, of: int) -> Mean:
         pairs = [((s, at, left), (s, of, right)) for s in splits]
         both = [pair for pair in pairs if pair[0] in scores and pair[1] in scores]
-        return interval([scores[mine] - scores[theirs] for mine, theirs in both])
+        return mean_of([scores[mine] - scores[theirs] for mine, theirs in both])
 
     claims = []
 
-    def add(claim: str, found: list[tuple[str, float, float]], answer: bool) -> None:
-        text = ", ".join(f"{shown(m, h, '+')} ({where})" for where, m, h in found)
+    def add(claim: str, found: dict[str, Mean], answer: bool) -> None:
+        text = ", ".join(f"{m.shown('+')} ({where})" for where, m in found.items())
         claims.append(
             {"claim": claim, "found": text, "answer": "yes" if answer else "no"}
         )
 
     halves = [(n, 2 * n) for n in sizes if 2 * n in sizes and n <= 1_000]
-    found = [
-        (
-            f"spectral at {n:,} less unregularised at {m:,}",
-            *ahead(SPECTRAL, n, PLAIN, m),
-        )
+    found = {
+        f"spectral at {n:,} less unregularised at {m:,}": ahead(SPECTRAL, n, PLAIN, m)
         for n, m in halves
-    ]
+    }
     if found:
         add(
             "spectral needs half the words of unregularised, small sizes",
             found,
-            all(mean >= 0 for _, mean, _ in found),
+            all(one.mean >= 0 for one in found.values()),
         )
     small = [n for n in sizes if n <= 2_000]
     large = [n for n in sizes if n >= 10_000]
 
-    def against(name: str, where: list[int]) -> list[tuple[str, float, float]]:
-        return [(f"{n:,} words", *ahead(SPECTRAL, n, name, n)) for n in where]
+    def against(name: str, where: list[int]) -> dict[str, Mean]:
+        return {f"{n:,} words": ahead(SPECTRAL, n, name, n) for n in where}
 
     found = against(SQUARED, small)
     add(
         "spectral beats L2 at small sizes",
         found,
-        all(mean - half > 0 for _, mean, half in found),
+        all(one.mean - one.half > 0 for one in found.values()),
     )
     if large:
         found = against(SQUARED, large)
         add(
             "L2 comes near spectral at large sizes (within 0.5 points)",
             found,
-            all(abs(mean) <= 0.5 for _, mean, _ in found),
+            all(abs(one.mean) <= 0.5 for one in found.values()),
         )
     for name in (CRF, PERCEPTRON, WIDE):
         if (splits[0], sizes[0], name) not in scores:
@@ -271,54 +255,45 @@ def _claims(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         add(
             f"spectral is near the {name} at small sizes (within 1 point)",
             found,
-            all(abs(mean) <= 1 for _, mean, _ in found),
+            all(abs(one.mean) <= 1 for one in found.values()),
         )
         if large:
             found = against(name, large)
             add(
                 f"spectral is above the {name} at large sizes",
                 found,
-                all(mean > 0 for _, mean, _ in found),
+                all(one.mean > 0 for one in found.values()),
             )
     return claims
 
 
-def table(result: dict[str, Any]) -> str:
+def table(result: Result) -> str:
     """Write curves and claims as Markdown."""
     sizes = result["sizes"]
     head = ["test accuracy (%)", *(f"{size:,}" for size in sizes)]
-    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    rows = []
     for name, curve in result["curves"].items():
         points = {point["num_words"]: point for point in curve}
         cells = [name]
         for size in sizes:
             point = points.get(size)
-            text = shown(point["test"], point["half_width"]) if point else ""
+            text = Mean(point["test"], point["half_width"]).shown() if point else ""
             if point and point["num_splits"] < result["splits"]:
                 text += f" ({point['num_splits']} splits)"
             cells.append(text)
-        lines.append("| " + " | ".join(cells) + " |")
-    lines += [
-        "",
-        f"Means over {result['splits']} random splits, and half the width of the 95 % "
-        f"interval where there are several. The paper has no table.",
-        "",
-        "| the paper says | here | so |",
-        "|---|---|---|",
-    ]
-    for claim in result["claims"]:
-        lines.append(f"| {claim['claim']} | {claim['found']} | {claim['answer']} |")
-    return "\n".join(lines) + "\n"
+        rows.append(cells)
+    return (
+        markdown(head, rows)
+        + f"\nMeans over {result['splits']} random splits, and half the width of the "
+        "95 % interval where there are several. The paper has no table.\n\n"
+        + words.claims_table(result["claims"])
+    )
 
 
-def plot(result: dict[str, Any], path: Path) -> None:
+def picture(figure: Any, result: Result) -> None:
     """Draw accuracy against the number of words."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
+    figure.set_size_inches(6.4, 4.4)
+    axes = figure.subplots()
     markers = "os^DvPX*"
     for (name, curve), marker in zip(result["curves"].items(), markers, strict=False):
         axes.errorbar(
@@ -337,5 +312,15 @@ def plot(result: dict[str, Any], path: Path) -> None:
     axes.set_title("NETtalk (SMM Figure 1)", loc="left")
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, fontsize="small")
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+
+
+EXPERIMENT = Experiment(
+    "smm-fig1",
+    "SMM Figure 1: letters to phonemes, accuracy against the number of words",
+    "the paper's data",
+    "NETtalk",
+    run,
+    table,
+    picture,
+    can_resume=True,
+)

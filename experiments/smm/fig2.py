@@ -2,21 +2,23 @@
 
 Nuclear norm on one or both unfoldings of the trigram table, the Frobenius norm and half
 its square (errata SMM-B2), beside no regulariser. For each strength the step size c,
-the number of iterations and the iterate are chosen on the development words from lists
-that are the same for every method, the unregularised one included.
+the number of iterations and the iterate are chosen on the development words. All
+methods, the unregularised one too, choose from the same lists.
 """
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from experiments.intervals import Mean, mean_of
+from experiments.protocol import Experiment, Result, Setup
 from experiments.smm import words
-from experiments.smm.words import Setting, interval, shown
+from experiments.smm.words import Setting
+from experiments.tables import markdown
 
-__all__ = ["plot", "run", "table"]
+__all__ = ["EXPERIMENT"]
 
+NUM_WORDS = 2_000
 STEP_SIZES = (0.05, 0.15, 0.5)
 CHECKPOINTS = (100, 200)
 #: Name, regulariser, unfolding and strengths.
@@ -30,42 +32,24 @@ UNREGULARISED = "unregularised"
 PAPER = {"spectral": 2.2, "L2": 1.1}  # points above unregularised, read off Figure 2
 
 
-def run(
-    scale: str,
-    data_dir: Path | str | None,
-    say: Callable[[str], None],
-    keep: Callable[[dict[str, Any]], None] = lambda result: None,
-    *,
-    sizes: tuple[int, ...] = words.SIZES,
-    num_words: int = 2_000,
-) -> dict[str, Any]:
-    """Run all paths.
-
-    Args:
-      scale: ``"small"`` (one split, two strengths a path, few iterations) or
-        ``"full"`` (three splits).
-      data_dir: where the corpora are.
-      say: takes one line of progress.
-      keep: is given the result so far after each path.
-      sizes: of the parts of a split.
-      num_words: to train on.
-    """
-    is_full = scale == "full"
+def run(setup: Setup) -> Result:
+    """Run all paths; small: one split of three, two strengths, few iterations."""
+    is_full, say = setup.is_full, setup.say
     num_splits = 3 if is_full else 1
     step_sizes = STEP_SIZES if is_full else STEP_SIZES[1:]
     checkpoints = CHECKPOINTS if is_full else (50, 100)
-    corpus = words.read_words(data_dir)
-    result: dict[str, Any] = {
+    corpus = words.read_words(setup.data_dir)
+    result: Result = {
         "experiment": "smm-fig2",
-        "scale": scale,
+        "scale": setup.scale,
         "splits": num_splits,
-        "num_words": num_words,
+        "num_words": NUM_WORDS,
         "step_sizes": list(step_sizes),
         "checkpoints": list(checkpoints),
         "rows": [],
     }
     for split in range(num_splits):
-        task = words.make_task(words.draw_split(corpus, split, sizes), num_words)
+        task = words.make_task(words.draw_split(corpus, split), NUM_WORDS)
         for name, regulariser, unfolding, strengths in (
             (UNREGULARISED, "none", "last", (0.0,)),
             *PATHS,
@@ -81,7 +65,7 @@ def run(
                     f"split {split} {name:18} tau {strength:<6g} "
                     f"development {best.development:.2f}, gap {best.gap:.3f}"
                 )
-            keep(result)
+            setup.keep(result)
     result |= _summary(result["rows"], num_splits)
     for claim in result["claims"]:
         say(f"{claim['claim']}: {claim['found']}: {claim['answer']}")
@@ -99,18 +83,18 @@ def _summary(rows: list[dict[str, Any]], num_splits: int) -> dict[str, Any]:
         curves[name] = []
         for strength in sorted({row["setting"]["strength"] for row in own}):
             here = [row for row in own if row["setting"]["strength"] == strength]
-            mean, half = interval([row["development"] for row in here])
+            found = mean_of([row["development"] for row in here])
             curves[name].append(
                 {
                     "strength": strength,
-                    "development": mean,
-                    "half_width": half,
+                    "development": found.mean,
+                    "half_width": found.half,
                     "gap": max(row["gap"] for row in here),
                     "rank": float(np.mean([row["rank"] for row in here])),
                 }
             )
 
-    def above(prefix: str) -> tuple[float, float]:
+    def above(prefix: str) -> Mean:
         """Points above unregularised on the same split, the best of the path."""
         points = []
         for split in range(num_splits):
@@ -122,7 +106,7 @@ def _summary(rows: list[dict[str, Any]], num_splits: int) -> dict[str, Any]:
                 row["development"] for row in own if row["method"] == UNREGULARISED
             )
             points.append(best - base)
-        return interval(points)
+        return mean_of(points)
 
     claims = []
     for title, prefix, paper in (
@@ -130,48 +114,37 @@ def _summary(rows: list[dict[str, Any]], num_splits: int) -> dict[str, Any]:
         ("L2 (norm, as printed)", "Frobenius", PAPER["L2"]),
         ("L2 (half its square)", "squared", PAPER["L2"]),
     ):
-        mean, half = above(prefix)
-        answer = "in part" if mean - half > 0 else "no"
+        found = above(prefix)
+        answer = "in part" if found.mean - found.half > 0 else "no"
         claims.append(
             {
                 "claim": f"{title} lies {paper} points above unregularised",
-                "found": shown(mean, half, "+"),
-                "points": mean,
-                "half_width": half,
-                "answer": "yes" if mean >= paper else answer,
+                "found": found.shown("+"),
+                "points": found.mean,
+                "half_width": found.half,
+                "answer": "yes" if found.mean >= paper else answer,
             }
         )
     return {"curves": curves, "claims": claims}
 
 
-def table(result: dict[str, Any]) -> str:
+def table(result: Result) -> str:
     """Write curves and claims as Markdown."""
-    lines = [
-        "| method | tau | development accuracy | rank | duality gap |",
-        "|---|---|---|---|---|",
-    ]
+    rows = []
     for name, curve in result["curves"].items():
         for point in curve:
             rank = f"{point['rank']:.0f}" if point["rank"] >= 0 else ""
             gap = f"{100 * point['gap']:.1f} %" if name != UNREGULARISED else ""
-            score = shown(point["development"], point["half_width"])
-            lines.append(
-                f"| {name} | {point['strength']:g} | {score} | {rank} | {gap} |"
-            )
-    lines += ["", "| the paper says | here | so |", "|---|---|---|"]
-    for claim in result["claims"]:
-        lines.append(f"| {claim['claim']} | {claim['found']} | {claim['answer']} |")
-    return "\n".join(lines) + "\n"
+            score = Mean(point["development"], point["half_width"]).shown()
+            rows.append([name, f"{point['strength']:g}", score, rank, gap])
+    head = ["method", "tau", "development accuracy", "rank", "duality gap"]
+    return markdown(head, rows) + "\n" + words.claims_table(result["claims"])
 
 
-def plot(result: dict[str, Any], path: Path) -> None:
+def picture(figure: Any, result: Result) -> None:
     """Draw accuracy against the strength."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
+    figure.set_size_inches(6.4, 4.0)
+    axes = figure.subplots()
     for (name, curve), marker in zip(result["curves"].items(), "xos^Dv", strict=False):
         scores = [point["development"] for point in curve]
         if name == UNREGULARISED:
@@ -191,5 +164,14 @@ def plot(result: dict[str, Any], path: Path) -> None:
     axes.set_title(f"NETtalk, {result['num_words']:,} words (SMM Figure 2)", loc="left")
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+
+
+EXPERIMENT = Experiment(
+    "smm-fig2",
+    "SMM Figure 2: the path of the regulariser's strength at 2,000 words",
+    "the paper's data",
+    "NETtalk",
+    run,
+    table,
+    picture,
+)

@@ -14,8 +14,7 @@ made an automaton; step size and iterations are the same for all.
 """
 
 import functools
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -23,9 +22,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from experiments.smm import words as smm_words
-from experiments.smm.words import interval, shown
-from lowrank_jax import data, streams
+from experiments.intervals import Mean, mean_of
+from experiments.protocol import Experiment, Result, Say, Setup
+from experiments.smm import words
+from experiments.smm.words import Part, Split
+from experiments.tables import markdown
+from lowrank_jax import data
 from lowrank_jax.batch.smm import fobos
 from lowrank_jax.batch.smm import tied as tied_fobos
 from lowrank_jax.decode.lattice_paths import best_paths, paths_to_words
@@ -33,8 +35,9 @@ from lowrank_jax.models import hankel, operators
 from lowrank_jax.streams.words import Lattice
 from lowrank_jax.types import Learner
 
-__all__ = ["plot", "run", "table"]
+__all__ = ["EXPERIMENT"]
 
+NUM_WORDS = 2_000
 RANKS = (5, 10, 20, 30, 40, 60, 80)
 STRENGTHS = (5.0, 10.0, 20.0)
 STEP_SIZE = 0.3
@@ -42,64 +45,41 @@ SPECTRAL, PLAIN = "spectral", "unregularised"
 PROJECTED, EXACT = "tied, averaged", "tied, exact"
 
 
-class _Words(NamedTuple):
-    """Words of one part, laid out for one basis."""
-
-    words: data.Words
-    lattice: Lattice
-
-
 class _Method(NamedTuple):
     """How a tagger is learnt, and how it becomes an automaton of rank r."""
 
     strengths: tuple[float, ...]
-    has_end: bool  # whether words end in a boundary symbol
+    has_end: bool  # True if words end in a boundary symbol
     learn: Callable[[Lattice, jax.Array], Any]
     table: Callable[[Any], jax.Array]
     cut: Callable[[Any, int], operators.Operators]
     has_lower_orders: bool
 
 
-def run(
-    scale: str,
-    data_dir: Path | str | None,
-    say: Callable[[str], None],
-    *,
-    sizes: tuple[int, ...] = smm_words.SIZES,
-    num_words: int = 2_000,
-) -> dict[str, Any]:
-    """Learn, cut and score.
-
-    Args:
-      scale: ``"small"`` (one split, few iterations, no exact ties) or ``"full"``.
-      data_dir: where the corpora are.
-      say: takes one line of progress.
-      sizes: of the parts of a split.
-      num_words: to train on.
-    """
-    is_full = scale == "full"
-    num_iterations = 200 if is_full else 50
-    corpus = smm_words.read_words(data_dir)
+def run(setup: Setup) -> Result:
+    """Learn, cut and score; small has one split, few iterations, no exact ties."""
+    num_iterations = 200 if setup.is_full else 50
+    corpus = words.read_words(setup.data_dir)
     methods = _methods(num_iterations)
-    if not is_full:
+    if not setup.is_full:
         del methods[EXACT]
     rows: list[dict[str, Any]] = []
-    num_splits = 3 if is_full else 1
+    num_splits = 3 if setup.is_full else 1
     for seed in range(num_splits):
-        split = smm_words.draw_split(corpus, seed, sizes)
+        split = words.draw_split(corpus, seed)
         for name, method in methods.items():
-            for row in _rows(split, num_words, method, say):
+            for row in _rows(split, method, setup.say):
                 rows.append({"split": seed, "method": name, **row})
-                say(
+                setup.say(
                     f"split {seed} {name:15} {row['states']:4} states, "
                     f"{row['weights']:9,} weights: test {row['test']:.2f} "
                     f"(table {row['table_test']:.2f})"
                 )
     return {
         "experiment": "smm-operators",
-        "scale": scale,
+        "scale": setup.scale,
         "splits": num_splits,
-        "num_words": num_words,
+        "num_words": NUM_WORDS,
         "iterations": num_iterations,
         "step_size": STEP_SIZE,
         "rows": rows,
@@ -167,31 +147,19 @@ def _jit(cut: Callable[[Any, int], operators.Operators]) -> Any:
     return jax.jit(cut, static_argnums=1)
 
 
-def _rows(
-    split: smm_words.Split, num_words: int, method: _Method, say: Callable[[str], None]
-) -> Any:
-    """Yield one row a rank."""
-    train = split.train.take(np.arange(min(num_words, split.train.num_sentences)))
-    alphabet = data.alphabet_of(train)
-
-    def part(corpus: data.Corpus) -> _Words:
-        words = data.encode_words(alphabet, corpus)
-        lattice = streams.words.lattice(alphabet, words, has_end=method.has_end)
-        return _Words(words, jax.device_put(lattice))
-
-    train_part, development, test = (
-        part(corpus) for corpus in (train, split.development, split.test)
-    )
-    best: tuple[float, float, Any] = (-1.0, 0.0, None)
+def _rows(split: Split, method: _Method, say: Say) -> Iterator[dict[str, Any]]:
+    """Yield one row per rank."""
+    task = words.make_task(split, NUM_WORDS, has_end=method.has_end)
+    best = words.Best()
     for strength in method.strengths:
-        params = method.learn(train_part.lattice, jnp.float32(strength))
-        found = _accuracy(method.table(params), development)
+        params = method.learn(task.train, jnp.float32(strength))
+        found = _accuracy(method.table(params), task.development)
         say(f"    strength {strength:g}: development {found:.2f}")
-        best = max(best, (found, strength, params), key=lambda tried: tried[0])
-    development_accuracy, strength, params = best
-    table_test = _accuracy(method.table(params), test)
+        best = best.or_better(found, {"strength": strength}, params)
+    params = best.params
+    table_test = _accuracy(method.table(params), task.test)
     for rank in RANKS:
-        if rank > alphabet.num_symbols:
+        if rank > task.alphabet.num_symbols:
             break
         model = method.cut(params, rank)
         scores = _trigram_table(model, lower_orders=method.has_lower_orders)
@@ -199,11 +167,11 @@ def _rows(
             "rank": rank,
             "states": int(model.alpha.shape[0]),
             "weights": operators.num_weights(model),
-            "test": _accuracy(scores, test),
+            "test": _accuracy(scores, task.test),
             "table_test": table_test,
             "table_weights": int(np.count_nonzero(method.table(params))),
-            "development": development_accuracy,
-            "strength": strength,
+            "development": best.development,
+            **best.setting,
         }
 
 
@@ -211,7 +179,7 @@ _trigram_table = jax.jit(operators.trigram_table, static_argnames="lower_orders"
 _best_paths = jax.jit(functools.partial(best_paths, cost=0.0))
 
 
-def _accuracy(scores: jax.Array, part: _Words) -> float:
+def _accuracy(scores: jax.Array, part: Part) -> float:
     found = paths_to_words(_best_paths(scores, part.lattice), part.lattice)
     return data.hamming_accuracy(part.words, found)
 
@@ -224,49 +192,48 @@ def _curves(rows: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
         curve = []
         for states in sorted({row["states"] for row in own}):
             some = [row for row in own if row["states"] == states]
-            mean, half = interval([row["test"] for row in some])
-            weights = float(np.mean([row["weights"] for row in some]))
-            curve.append(
-                {"states": states, "weights": weights, "test": mean, "half_width": half}
-            )
+            curve.append(_point(states, some, ""))
         first = [row for row in own if row["rank"] == own[0]["rank"]]
-        mean, half = interval([row["table_test"] for row in first])
-        weights = float(np.mean([row["table_weights"] for row in first]))
-        curve.append(
-            {"states": None, "weights": weights, "test": mean, "half_width": half}
-        )
-        curves[name] = curve
+        curves[name] = [*curve, _point(None, first, "table_")]
     return curves
 
 
-def table(result: dict[str, Any]) -> str:
+def _point(
+    states: int | None, rows: list[dict[str, Any]], prefix: str
+) -> dict[str, Any]:
+    found = mean_of([row[f"{prefix}test"] for row in rows])
+    return {
+        "states": states,
+        "weights": float(np.mean([row[f"{prefix}weights"] for row in rows])),
+        "test": found.mean,
+        "half_width": found.half,
+    }
+
+
+def table(result: Result) -> str:
     """Write the curves as Markdown."""
-    lines = [
+    rows = [
+        [
+            name,
+            "the table" if point["states"] is None else point["states"],
+            f"{point['weights']:,.0f}",
+            Mean(point["test"], point["half_width"]).shown(),
+        ]
+        for name, curve in result["curves"].items()
+        for point in curve
+    ]
+    return (
         f"Letter accuracy on test words (%), {result['num_words']:,} training words, "
         f"means over {result['splits']} random splits with half the 95 % interval; "
-        "weights that are not zero.",
-        "",
-        "| method | states | weights | accuracy |",
-        "|---|---|---|---|",
-    ]
-    for name, curve in result["curves"].items():
-        for point in curve:
-            states = "the table" if point["states"] is None else point["states"]
-            lines.append(
-                f"| {name} | {states} | {point['weights']:,.0f} | "
-                f"{shown(point['test'], point['half_width'])} |"
-            )
-    return "\n".join(lines) + "\n"
+        "weights that are not zero.\n\n"
+        + markdown(["method", "states", "weights", "accuracy"], rows)
+    )
 
 
-def plot(result: dict[str, Any], path: Path) -> None:
+def picture(figure: Any, result: Result) -> None:
     """Draw accuracy against states; the table as a dotted line."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
+    figure.set_size_inches(6.4, 4.4)
+    axes = figure.subplots()
     for (name, curve), marker in zip(result["curves"].items(), "os^D", strict=False):
         points = [point for point in curve if point["states"] is not None]
         (line, *_) = axes.errorbar(
@@ -283,5 +250,14 @@ def plot(result: dict[str, Any], path: Path) -> None:
     axes.set_title(f"NETtalk, {result['num_words']:,} words", loc="left")
     axes.grid(alpha=0.3)
     axes.legend(frameon=False, fontsize="small")
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+
+
+EXPERIMENT = Experiment(
+    "smm-operators",
+    "SMM Theorem 1 in use: accuracy against the states of a recovered automaton",
+    "the paper's data",
+    "NETtalk",
+    run,
+    table,
+    picture,
+)

@@ -6,39 +6,27 @@ chosen is scored on the test words.
 """
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
 
-from experiments.smm.words import Split
+from experiments.protocol import Say
+from experiments.smm.learners import subpatterns, trigram_crf, trigram_perceptron
+from experiments.smm.words import Best, Split, encode
 from lowrank_jax import data, loops, streams
-from lowrank_jax.batch.smm import trigram_crf
 from lowrank_jax.decode.lattice_paths import paths_to_words
-from lowrank_jax.models import subpatterns
-from lowrank_jax.online import trigram_perceptron
 
 __all__ = ["fit_crf", "fit_perceptron"]
-
-
-class _Best(NamedTuple):
-    development: float
-    setting: dict[str, Any]
-    params: subpatterns.Params | None
 
 
 class _Task:
     """Training words of one size, and scoring."""
 
     def __init__(self, split: Split, size: int):
-        train = split.train.take(np.arange(min(size, split.train.num_sentences)))
-        self.alphabet = data.alphabet_of(train)
-        self.train = data.encode_words(self.alphabet, train)
-        self._words = {
-            name: data.encode_words(self.alphabet, getattr(split, name))
-            for name in ("development", "test")
-        }
+        self.alphabet, self.train, development, test = encode(split, size)
+        self._words = {"development": development, "test": test}
         self._laid_out = {
             name: jax.device_put(trigram_crf.lettered_lattice(self.alphabet, words))
             for name, words in self._words.items()
@@ -50,22 +38,6 @@ class _Task:
         found = paths_to_words(_predict(params, laid_out), laid_out.lattice)
         return data.hamming_accuracy(self._words[name], found)
 
-    def better(
-        self, best: _Best, setting: dict[str, Any], params: subpatterns.Params
-    ) -> _Best:
-        """Return the better one on development words; of equal ones the first."""
-        score = self.score(params, "development")
-        return _Best(score, setting, params) if score > best.development else best
-
-    def result(self, best: _Best) -> dict[str, Any]:
-        """Score the best on the test words."""
-        assert best.params is not None
-        return {
-            "development": best.development,
-            "setting": best.setting,
-            "test": self.score(best.params, "test"),
-        }
-
 
 def fit_perceptron(
     split: Split, size: int, passes: Sequence[int], seed: int
@@ -73,23 +45,24 @@ def fit_perceptron(
     """Train; choose the number of passes on development words; score on the test.
 
     Args:
-      split: words.
-      size: how many to train on.
-      passes: to choose from, ascending.
-      seed: of the order of words.
+      split: The words.
+      size: Number of training words.
+      passes: Numbers of passes to choose from, ascending.
+      seed: Seed for the order of words.
     """
     task = _Task(split, size)
     stream = trigram_perceptron.stream(task.alphabet, task.train)
     key = jax.random.key(seed)
     state = jax.jit(trigram_perceptron.learner().init)(key, stream.example(0))
-    best = _Best(-1.0, {}, None)
+    best = Best()
     for number in range(1, max(passes) + 1):
         order = loops.pass_order(key, number - 1, task.train.num_words)
         state = _pass(state, stream, order)
         if number in passes:
             params = _average(state)
-            best = task.better(best, {"passes": number}, params)
-    return task.result(best)
+            score = task.score(params, "development")
+            best = best.or_better(score, {"passes": number}, params)
+    return best.row(task.score(best.params, "test"))
 
 
 def fit_crf(
@@ -97,21 +70,21 @@ def fit_crf(
     size: int,
     strengths: Sequence[float],
     iterations: Sequence[int],
-    say: Callable[[str], None],
+    say: Say,
 ) -> dict[str, Any]:
     """Train by L-BFGS with an L2 penalty; choose and score as `fit_perceptron` does.
 
     Args:
-      split: words.
-      size: how many to train on.
-      strengths: c of `batch.trigram_crf`, to choose from.
-      iterations: to choose from, ascending.
-      say: takes one line of progress.
+      split: The words.
+      size: Number of training words.
+      strengths: Values of c of `batch.trigram_crf` to choose from.
+      iterations: Numbers of iterations to choose from, ascending.
+      say: Takes one line of progress.
     """
     task = _Task(split, size)
     words = jax.device_put(trigram_crf.lettered_lattice(task.alphabet, task.train))
     start = jax.jit(trigram_crf.learner().init)
-    best = _Best(-1.0, {}, None)
+    best = Best()
     for strength in strengths:
         state = start(jax.random.key(0), words)
         for number in range(1, max(iterations) + 1):
@@ -120,11 +93,13 @@ def fit_crf(
             if number in iterations or is_done:
                 params = jax.tree.map(lambda part: part.copy(), state.params)
                 setting = {"strength": strength, "iterations": number}
-                best = task.better(best, setting, params)
+                score = task.score(params, "development")
+                best = best.or_better(score, setting, params)
             if is_done:
                 break
-        say(f"    trigram CRF c {strength:<5g} development {best[0]:.2f} so far")
-    return task.result(best)
+        so_far = f"development {best.development:.2f} so far"
+        say(f"    trigram CRF c {strength:<5g} {so_far}")
+    return best.row(task.score(best.params, "test"))
 
 
 @jax.jit

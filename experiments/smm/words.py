@@ -1,22 +1,24 @@
 """NETtalk splits, and max-margin taggers scored on them: shared by the SMM figures.
 
 A method is a list of settings (regulariser, strength, step size c, ...). Every setting
-runs for the same number of iterations; after some of them (`checkpoints`) the last and
-the averaged iterate are scored on the development words. What scores best there is
-taken, and only that is scored on the test words: settings, iterate and number of
-iterations are chosen alike for all methods.
+runs for the same number of iterations. At some of them (`checkpoints`) the last and the
+averaged iterate are scored on the development words. Setting, iterate and number of
+iterations with the best score are chosen, for all methods in the same way. Only the
+choice is scored on the test words.
 """
 
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from experiments.protocol import Say
+from experiments.tables import markdown
 from lowrank_jax import data, loops, streams
 from lowrank_jax.batch.smm import fobos
 from lowrank_jax.decode.lattice_paths import LatticePaths, best_paths, paths_to_words
@@ -25,18 +27,21 @@ from lowrank_jax.streams.words import Lattice
 
 __all__ = [
     "ITERATES",
+    "SIZES",
+    "Best",
     "Chosen",
+    "Encoded",
     "Part",
     "Setting",
     "Split",
     "Task",
     "accuracy",
     "choose",
+    "claims_table",
     "draw_split",
-    "interval",
+    "encode",
     "make_task",
     "read_words",
-    "shown",
 ]
 
 #: Sizes of training, development and test part (SMM-E1).
@@ -51,6 +56,35 @@ class Split(NamedTuple):
     train: data.Corpus
     development: data.Corpus
     test: data.Corpus
+
+
+class Encoded(NamedTuple):
+    """Bi-symbols of training words, and the words to score on."""
+
+    alphabet: data.Alphabet
+    train: data.Words
+    development: data.Words
+    test: data.Words
+
+
+class Best(NamedTuple):
+    """The best model so far on the development words; of equal ones the first."""
+
+    development: float = -1.0
+    setting: dict[str, Any] = {}
+    params: Any = None
+
+    def or_better(self, score: float, setting: dict[str, Any], params: Any) -> "Best":
+        """Return the better one of the two."""
+        return Best(score, setting, params) if score > self.development else self
+
+    def row(self, test: float) -> dict[str, Any]:
+        """Return the choice with its accuracy on the test words, ready for JSON."""
+        return {
+            "development": self.development,
+            "setting": self.setting,
+            "test": test,
+        }
 
 
 class Part(NamedTuple):
@@ -89,13 +123,13 @@ class Chosen(NamedTuple):
     """What was best on the development words.
 
     Attributes:
-      development: accuracy there, in percent.
-      setting: that reached it.
-      iterations: after how many.
-      iterate: which one.
-      rank: of all blocks together then; -1 where no spectrum is computed.
-      gap: duality gap at the end of that setting's run, relative to its objective.
-      params: the model.
+      development: Accuracy on the development words, in percent.
+      setting: Setting that reached this accuracy.
+      iterations: Number of iterations.
+      iterate: The last or the averaged iterate, one of `ITERATES`.
+      rank: Rank of all blocks together; -1 if no spectrum is computed.
+      gap: Duality gap at the end of the run, relative to its objective.
+      params: The model.
     """
 
     development: float
@@ -126,18 +160,31 @@ def draw_split(corpus: data.Corpus, seed: int, sizes: Sequence[int] = SIZES) -> 
     return Split(*(corpus.take(part) for part in parts))
 
 
-def make_task(split: Split, size: int) -> Task:
-    """Lay out the first `size` training words; the alphabet is of these alone."""
+def encode(split: Split, size: int) -> Encoded:
+    """Encode the first `size` training words; the alphabet is of these alone."""
     train = split.train.take(np.arange(min(size, split.train.num_sentences)))
     alphabet = data.alphabet_of(train)
+    parts = (train, split.development, split.test)
+    return Encoded(alphabet, *(data.encode_words(alphabet, part) for part in parts))
 
-    def part(corpus: data.Corpus) -> Part:
-        words = data.encode_words(alphabet, corpus)
-        return Part(words, jax.device_put(streams.words.lattice(alphabet, words)))
 
-    return Task(
-        alphabet, part(train).lattice, part(split.development), part(split.test)
+def make_task(split: Split, size: int, *, has_end: bool = False) -> Task:
+    """Lay out the first `size` training words and the words to score on.
+
+    Args:
+      split: The words.
+      size: Number of training words.
+      has_end: True if words end in a boundary symbol.
+    """
+    alphabet, *parts = encode(split, size)
+    train, development, test = (
+        Part(
+            words,
+            jax.device_put(streams.words.lattice(alphabet, words, has_end=has_end)),
+        )
+        for words in parts
     )
+    return Task(alphabet, train.lattice, development, test)
 
 
 def accuracy(setting: Setting, params: hankel.Params, part: Part) -> float:
@@ -151,16 +198,16 @@ def choose(
     settings: Sequence[Setting],
     task: Task,
     checkpoints: Sequence[int],
-    say: Callable[[str], None],
+    say: Say,
 ) -> tuple[Chosen, list[dict[str, Any]]]:
     """Run each setting, and choose by accuracy on the development words.
 
     Args:
-      settings: to try.
-      task: to learn.
-      checkpoints: numbers of iterations after which to score, ascending, multiples of
+      settings: Settings to try.
+      task: Words to learn from and to score on.
+      checkpoints: Numbers of iterations after which to score, ascending, multiples of
         the first.
-      say: takes one line of progress.
+      say: Takes one line of progress.
 
     Returns:
       The best one, and a row for each setting: its best development accuracy and how
@@ -184,20 +231,11 @@ def choose(
     return best, rows
 
 
-def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return mean and half the width of its 95 % interval (Student's t)."""
-    from scipy.special import stdtrit
-
-    n = len(values)
-    if n < 2:
-        return float(np.mean(values)), 0.0
-    width = stdtrit(n - 1, 0.975) * np.std(values, ddof=1) / np.sqrt(n)
-    return float(np.mean(values)), float(width)
-
-
-def shown(mean: float, half: float, sign: str = "") -> str:
-    """Write a mean with its interval; without one where it is of a single split."""
-    return f"{mean:{sign}.2f}" + (f" +- {half:.2f}" if half else "")
+def claims_table(claims: list[dict[str, Any]]) -> str:
+    """Write what the paper says beside what was found as Markdown."""
+    names = ("claim", "found", "answer")
+    rows = [[claim[name] for name in names] for claim in claims]
+    return markdown(["the paper says", "here", "so"], rows)
 
 
 def _run(setting: Setting, task: Task, checkpoints: Sequence[int]) -> Chosen:

@@ -1,42 +1,38 @@
 """TM-Fig3: training and held-out score after each pass (D=2, H=2, surrogate mapping).
 
 2,000 lists, as many as two sections of the paper are to its four sizes. C is chosen on
-the development set by the run of seed 0, as in `tm_table1`; the held-out curve is that
-of the development set (the paper's section 24); the test set is not touched.
+the development set by the run of seed 0, as in `tm.table1`. The held-out curve is the
+F1 on the development set (the paper's section 24); the test set is not touched.
 """
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from experiments.tm import grid
-from experiments.tm import scores as tm_scores
+from experiments.protocol import Experiment, Result, Setup
+from experiments.tables import bullets, markdown
+from experiments.tm import grid, scores
 from experiments.tm.grid import Task, Tensor
 from experiments.tm.table1 import LIMITS, NOTES, NUM_SEEDS
-from experiments.tm.tables import markdown, pyplot
 from lowrank_jax.online import rerank
 
-__all__ = ["plot", "run", "table"]
+__all__ = ["EXPERIMENT"]
 
 SETTING = Tensor(order=2, num_components=2, start="positive")
 
 
-def run(
-    scale: str, data_dir: Path | str | None, say: Callable[[str], None]
-) -> dict[str, Any]:
-    """Train the three methods; see `tm_table1.run` for the arguments."""
-    size, num_passes = (2000, 15) if scale == "full" else (500, 5)
-    num_seeds = NUM_SEEDS
-    task = grid.make_task(grid.read_lists(scale, data_dir, say), (size,))
+def run(setup: Setup) -> Result:
+    """Train the three methods."""
+    size, num_passes = (2000, 15) if setup.is_full else (500, 5)
+    made = grid.read_lists(setup.scale, setup.data_dir, setup.say)
+    task = grid.make_task(made, (size,))
     rows = []
     for name, curves in (
-        ("T-MIRA", _tensor(task, size, num_seeds, num_passes)),
-        ("MIRA", _linear(task, size, num_seeds, num_passes, "mira", "cost", LIMITS)),
+        ("T-MIRA", _tensor(task, size, num_passes)),
+        ("MIRA", _linear(task, size, num_passes, "mira", "cost", LIMITS)),
         (
             "perceptron",
-            _linear(task, size, num_seeds, num_passes, "perceptron", "plain", (1.0,)),
+            _linear(task, size, num_passes, "perceptron", "plain", (1.0,)),
         ),
     ):
         limit, train, held_out = curves
@@ -45,36 +41,31 @@ def run(
             row[f"{part}_f1"] = found.mean(axis=0).tolist()
             row[f"{part}_f1_std"] = found.std(axis=0, ddof=1).tolist()
         rows.append(row)
-        say(
+        setup.say(
             f"{name:10} C={limit:<6g} training F1 {row['train_f1'][-1]:.2f}, held-out "
             f"{row['held_out_f1'][-1]:.2f}"
         )
     zero = np.zeros((1, task.splits["development"].lists.num_lists), int)
-    base = tm_scores.outcome(task.splits["development"], zero)
+    base = scores.outcome(task.splits["development"], zero)
     return {
         "experiment": "tm-fig3",
-        "scale": scale,
+        "scale": setup.scale,
         "size": size,
-        "seeds": num_seeds,
+        "seeds": NUM_SEEDS,
         "passes": num_passes,
         "num_features": task.num_features,
-        "base_f1": float(tm_scores.f1_of(base)[0]),
+        "base_f1": float(scores.f1_of(base)[0]),
         "notes": list(NOTES[:3]),
         "rows": rows,
     }
 
 
 def _tensor(
-    task: Task, size: int, num_seeds: int, num_passes: int
+    task: Task, size: int, num_passes: int
 ) -> tuple[float, np.ndarray, np.ndarray]:
     """Return C, and training and held-out F1, (seeds, passes)."""
     surrogate = grid.surrogate_of(task, size)
-    place = grid.place_of(SETTING, task.num_features, surrogate)
-    num_cells = SETTING.shape(task.num_features).num_cells
-    cells = {
-        name: grid.to_cells(task.streams[name], place, num_cells)
-        for name in ("train", "development")
-    }
+    cells = grid.cells_of(task, SETTING, surrogate)
 
     def train(limits: Any, seeds: Any) -> list[Any]:
         return grid.sweep(
@@ -88,26 +79,25 @@ def _tensor(
             num_features=task.num_features,
         ).params
 
-    def scores(params: list[Any], part: str) -> np.ndarray:
+    def f1_by_pass(params: list[Any], part: str) -> np.ndarray:
         number = size if part == "train" else None
         found = [
             grid.choose(one, cells[part], num_lists=number, is_tensor=True)
             for one in params
         ]
         split = task.splits[part]
-        f1 = [tm_scores.f1_of(tm_scores.outcome(split, one)) for one in found]
+        f1 = [scores.f1_of(scores.outcome(split, one)) for one in found]
         return np.stack(f1, axis=1)
 
-    tried = scores(train(LIMITS, [0] * len(LIMITS)), "development")
+    tried = f1_by_pass(train(LIMITS, [0] * len(LIMITS)), "development")
     limit = LIMITS[int(tried.max(axis=1).argmax())]
-    params = train([limit] * num_seeds, list(range(num_seeds)))
-    return limit, scores(params, "train"), scores(params, "development")
+    params = train([limit] * NUM_SEEDS, list(range(NUM_SEEDS)))
+    return limit, f1_by_pass(params, "train"), f1_by_pass(params, "development")
 
 
 def _linear(
     task: Task,
     size: int,
-    num_seeds: int,
     num_passes: int,
     rule: str,
     decoding: str,
@@ -129,18 +119,18 @@ def _linear(
                     num_lists=size if part == "train" else None,
                     is_tensor=False,
                 )
-                found = tm_scores.outcome(task.splits[part], chosen)
-                values.append(float(tm_scores.f1_of(found)[0]))
+                found = scores.outcome(task.splits[part], chosen)
+                values.append(float(scores.f1_of(found)[0]))
         return f1
 
     tried = {limit: max(curve(limit, 0, ("development",))[0]) for limit in limits}
     limit = max(limits, key=lambda value: tried[value])
-    runs = [curve(limit, seed, ("train", "development")) for seed in range(num_seeds)]
+    runs = [curve(limit, seed, ("train", "development")) for seed in range(NUM_SEEDS)]
     both = np.array(runs)  # (seeds, 2, passes)
     return limit, both[:, 0], both[:, 1]
 
 
-def table(result: dict[str, Any]) -> str:
+def table(result: Result) -> str:
     """Write the scores after the first, the best and the last pass."""
     rows = []
     for row in result["rows"]:
@@ -160,17 +150,16 @@ def table(result: dict[str, Any]) -> str:
         f"F1 after passes over {result['size']:,} lists, D = 2, H = 2, surrogate "
         f"mapping; base tagger on held-out data {result['base_f1']:.2f}.\n\n"
     )
-    notes = "".join(f"* {note}\n" for note in result["notes"])
-    return text + markdown([*head, "best pass"], rows) + "\n" + notes
+    return text + markdown([*head, "best pass"], rows) + "\n" + bullets(result["notes"])
 
 
 _WHEN = ("first pass", "best held-out pass", "last pass")
 
 
-def plot(result: dict[str, Any], path: Path) -> None:
+def picture(figure: Any, result: Result) -> None:
     """Draw both curves of each method."""
-    plt = pyplot()
-    figure, axes = plt.subplots(1, 2, figsize=(9.0, 3.8), layout="constrained")
+    figure.set_size_inches(9.0, 3.8)
+    axes = figure.subplots(1, 2)
     titles = ("training lists", "held-out lists")
     for place, part, title in zip(axes, ("train", "held_out"), titles, strict=True):
         for row, marker in zip(result["rows"], "os^", strict=True):
@@ -193,5 +182,14 @@ def plot(result: dict[str, Any], path: Path) -> None:
         place.grid(alpha=0.3)
     handles = axes[1].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=4, frameon=False)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+
+
+EXPERIMENT = Experiment(
+    "tm-fig3",
+    "TM Figure 3: training and held-out score after each pass",
+    "a stand-in",
+    "50-best chunkings of CoNLL-2000 (stand-in for 50-best parses of the WSJ)",
+    run,
+    table,
+    picture,
+)

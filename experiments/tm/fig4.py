@@ -4,29 +4,27 @@ The surrogate is a perceptron after one pass over 4,000 lists; its weights are l
 as a matrix (D = 2) by TM-Alg1 and in the order of their ids.
 """
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from experiments.protocol import Experiment, Result, Setup
+from experiments.tables import bullets, markdown
 from experiments.tm import grid
 from experiments.tm.grid import Tensor
 from experiments.tm.table1 import NOTES
-from experiments.tm.tables import markdown, pyplot
 from lowrank_jax.features import mapping
 
-__all__ = ["plot", "run", "table"]
+__all__ = ["EXPERIMENT"]
 
 NUM_VALUES = 20
 
 
-def run(
-    scale: str, data_dir: Path | str | None, say: Callable[[str], None]
-) -> dict[str, Any]:
-    """Train the surrogate and decompose it; see `tm_table1.run` for the arguments."""
-    size = 4000 if scale == "full" else 500
-    task = grid.make_task(grid.read_lists(scale, data_dir, say), (size,))
+def run(setup: Setup) -> Result:
+    """Train the surrogate and decompose it."""
+    size = 4000 if setup.is_full else 500
+    made = grid.read_lists(setup.scale, setup.data_dir, setup.say)
+    task = grid.make_task(made, (size,))
     surrogate = grid.surrogate_of(task, size).astype(np.float64)
     rows = []
     for name in ("surrogate", "sequential"):
@@ -45,13 +43,13 @@ def run(
                 "rank_one_energy": energy,
             }
         )
-        say(
+        setup.say(
             f"{name:10} sigma2/sigma1 {rows[-1]['sigma_ratio']:.3f}, rank-1 energy "
             f"{energy:.3f}"
         )
     return {
         "experiment": "tm-fig4",
-        "scale": scale,
+        "scale": setup.scale,
         "size": size,
         "num_features": task.num_features,
         "num_nonzero": int((surrogate != 0).sum()),
@@ -60,7 +58,7 @@ def run(
     }
 
 
-def table(result: dict[str, Any]) -> str:
+def table(result: Result) -> str:
     """Write the singular values."""
     text = (
         f"Perceptron after one pass over {result['size']:,} lists: "
@@ -78,14 +76,14 @@ def table(result: dict[str, Any]) -> str:
         ]
         for row in result["rows"]
     ]
-    notes = "".join(f"* {note}\n" for note in result["notes"])
+    notes = bullets(result["notes"])
     return text + markdown([*head, "largest five"], rows) + "\n" + notes
 
 
-def plot(result: dict[str, Any], path: Path) -> None:
+def picture(figure: Any, result: Result) -> None:
     """Draw the singular values of both mappings."""
-    plt = pyplot()
-    figure, axes = plt.subplots(figsize=(5.6, 3.8), layout="constrained")
+    figure.set_size_inches(5.6, 3.8)
+    axes = figure.subplots()
     for row, marker in zip(result["rows"], "os", strict=True):
         values = row["singular_values"]
         label = f"{row['mapping']} ({row['rank_one_energy']:.0%} of the energy in one)"
@@ -97,5 +95,14 @@ def plot(result: dict[str, Any], path: Path) -> None:
     axes.set_title("The mapped surrogate, 20 largest singular values", loc="left")
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
+
+
+EXPERIMENT = Experiment(
+    "tm-fig4",
+    "TM Figure 4: singular values of the mapped surrogate",
+    "a stand-in",
+    "50-best chunkings of CoNLL-2000 (stand-in for 50-best parses of the WSJ)",
+    run,
+    table,
+    picture,
+)

@@ -5,24 +5,22 @@ above 0. The best tensor model of a training size is the best on development dat
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from experiments.tm.scores import Bootstrap, answer, f1_of
-
-if TYPE_CHECKING:
-    from experiments.tm.table1 import Trained
+from experiments.intervals import Bootstrap, answer
+from experiments.tm.scores import Trained, f1_of
 
 __all__ = ["answers"]
 
 
-def answers(found: "list[Trained]", num_lists: int) -> dict[str, dict[str, Any]]:
+def answers(found: list[Trained], num_lists: int) -> dict[str, dict[str, Any]]:
     """Answer each finding; see the module.
 
     Args:
-      found: all methods at all sizes.
-      num_lists: of the test set.
+      found: All methods at all sizes.
+      num_lists: Number of lists in the test set.
     """
     results: dict[str, dict[str, Any]] = {}
     test, train = Bootstrap(num_lists), Bootstrap(found[0].train.correct.shape[1])
@@ -39,18 +37,16 @@ def answers(found: "list[Trained]", num_lists: int) -> dict[str, dict[str, Any]]
 class _Sampled:
     """F1 and bootstrap samples of every method and size."""
 
-    def __init__(
-        self, found: "list[Trained]", test: Bootstrap, train: Bootstrap
-    ) -> None:
+    def __init__(self, found: list[Trained], test: Bootstrap, train: Bootstrap) -> None:
         self.found = found
         self.sizes = sorted({one.size for one in found})
-        self._test = {id(one): test.sample(one.test) for one in found}
-        self._train = {id(one): train.sample(one.train) for one in found}
+        self._test = {id(one): test.sample(*one.test) for one in found}
+        self._train = {id(one): train.sample(*one.train) for one in found}
 
-    def tensors(self, family: str, **wanted: Any) -> "list[Trained]":
+    def tensors(self, family: str, **wanted: Any) -> list[Trained]:
         """Return tensor models whose settings, or size, are as wanted."""
 
-        def fits(one: "Trained") -> bool:
+        def fits(one: Trained) -> bool:
             have = {} if one.setting is None else one.setting._asdict()
             have["size"] = one.size
             return all(have.get(name) == value for name, value in wanted.items())
@@ -61,11 +57,11 @@ class _Sampled:
             if one.setting is not None and one.family == family and fits(one)
         ]
 
-    def best(self, family: str, size: int) -> "Trained":
+    def best(self, family: str, size: int) -> Trained:
         """Return the tensor model of the highest development F1."""
         return max(self.tensors(family, size=size), key=lambda x: x.development.mean())
 
-    def linear(self, name: str, family: str, size: int) -> "Trained":
+    def linear(self, name: str, family: str, size: int) -> Trained:
         (one,) = (
             one
             for one in self.found
@@ -76,7 +72,7 @@ class _Sampled:
         return one
 
     def mean(
-        self, these: "Iterable[Trained]", part: str = "test"
+        self, these: Iterable[Trained], part: str = "test"
     ) -> tuple[np.ndarray, float]:
         """Return samples and value of the mean F1 of these methods."""
         these = list(these)
@@ -87,8 +83,8 @@ class _Sampled:
 
     def difference(
         self,
-        one: "Iterable[Trained]",
-        other: "Iterable[Trained]",
+        one: Iterable[Trained],
+        other: Iterable[Trained],
         part: str = "test",
     ) -> tuple[np.ndarray, float]:
         first, second = self.mean(one, part), self.mean(other, part)
@@ -238,7 +234,7 @@ def _components(sampled: _Sampled) -> dict[str, Any]:
         }
     )
 
-    def models(number: int, size: int) -> "list[Trained]":
+    def models(number: int, size: int) -> list[Trained]:
         return sampled.tensors(
             "recommended", num_components=number, size=size, mapping="surrogate"
         )

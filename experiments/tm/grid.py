@@ -1,15 +1,15 @@
-r"""Train rerankers over a grid: one program a shape, C and seeds side by side.
+r"""Rerankers trained over a grid: one program per shape, C and seeds side by side.
 
 Tensor models are small, so `vmap` runs all values of C and all seeds at once over the
-same lists (item 4 of the plan of TM-E1). A linear model has a table of V weights; its
-runs come one after the other, in one program. Programs run a fixed number of rounds at
-a time, so that all training sizes use the same one.
+same lists. A linear model has a table of V weights; its runs come one after the other,
+in one program. A program runs a fixed number of rounds at a time, so that all training
+sizes use the same one.
 """
 
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ import numpy as np
 from jax import lax
 
 from experiments import nbest
+from experiments.protocol import Say
 from lowrank_jax import loops, streams
 from lowrank_jax.features import mapping
 from lowrank_jax.models import tensor
@@ -29,6 +30,7 @@ __all__ = [
     "Swept",
     "Task",
     "Tensor",
+    "cells_of",
     "choose",
     "linear_passes",
     "make_task",
@@ -46,13 +48,13 @@ class Tensor(NamedTuple):
     """A tensor model and how it is trained; static and hashable.
 
     Attributes:
-      order: D.
-      num_components: H.
+      order: Order D.
+      num_components: Number H of components.
       mapping: ``"surrogate"`` or ``"sequential"``.
-      step: of `tensor_mira.learner`.
-      decoding: of `tensor_mira.learner`.
-      start: of `tensor_mira.learner`.
-      averaging: of `tensor_mira.learner`.
+      step: Argument of `tensor_mira.learner`.
+      decoding: Argument of `tensor_mira.learner`.
+      start: Argument of `tensor_mira.learner`.
+      averaging: Argument of `tensor_mira.learner`.
     """
 
     order: int = 2
@@ -74,9 +76,9 @@ class Task:
     """Lists on the host and on the device.
 
     Attributes:
-      splits: by name, ``"train"``, ``"development"`` and ``"test"``.
-      streams: the same on the device, features as they are numbered.
-      num_rounds: rounds that a program runs at a time; divides all training sizes.
+      splits: Splits by name: ``"train"``, ``"development"`` and ``"test"``.
+      streams: The same lists on the device, with features as they are numbered.
+      num_rounds: Number of rounds in one program; divides all training sizes.
     """
 
     splits: dict[str, nbest.Split]
@@ -93,11 +95,11 @@ class Swept(NamedTuple):
     """What came of some runs side by side.
 
     Attributes:
-      params: after each pass, to predict with; every leaf (num_lanes, ...).
-      sums: after each pass, of `Info` over its rounds, (num_lanes,): mistakes, loss,
+      params: Params to predict with, after each pass; every leaf is (num_lanes, ...).
+      sums: Sums of `Info` over the rounds of each pass, (num_lanes,): mistakes, loss,
         raises (sub-steps that raised TM-Eq3), substeps.
-      seconds: of all passes.
-      compile_seconds: of the program, 0 if it was there.
+      seconds: Time of all passes.
+      compile_seconds: Time of the compilation; 0 if the program was there.
     """
 
     params: list[Params]
@@ -110,20 +112,18 @@ def make_task(made: nbest.ChunkLists, sizes: Sequence[int]) -> Task:
     """Put the lists on the device.
 
     Args:
-      made: of `nbest`.
-      sizes: training sizes that will be asked for.
+      made: Lists made by `nbest`.
+      sizes: Training sizes that will be asked for.
     """
     names = ("train", "development", "test")
     splits = {name: getattr(made, name) for name in names}
-    streams = {
+    on_device = {
         name: streams.lists.stream(split.lists) for name, split in splits.items()
     }
-    return Task(splits, streams, int(np.gcd.reduce(np.asarray(sizes))))
+    return Task(splits, on_device, int(np.gcd.reduce(np.asarray(sizes))))
 
 
-def read_lists(
-    scale: str, data_dir: Path | str | None, say: Callable[[str], None]
-) -> nbest.ChunkLists:
+def read_lists(scale: str, data_dir: Path | str | None, say: Say) -> nbest.ChunkLists:
     """Make or read the chunk lists: all of them, or few for ``"small"``."""
     if scale == "full":
         return nbest.chunk_lists(data_dir, say=say)
@@ -166,6 +166,18 @@ def to_cells(
     )
 
 
+def cells_of(
+    task: Task, setting: Tensor, surrogate: np.ndarray
+) -> dict[str, streams.lists.Stream]:
+    """Return all lists with features as cells of the tensor."""
+    place = place_of(setting, task.num_features, surrogate)
+    num_cells = setting.shape(task.num_features).num_cells
+    return {
+        name: to_cells(stream, place, num_cells)
+        for name, stream in task.streams.items()
+    }
+
+
 @jax.jit
 def _gather(table: jax.Array, ids: jax.Array) -> jax.Array:
     return table.at[ids].get(mode="promise_in_bounds")
@@ -186,15 +198,15 @@ def sweep(
     """Train a tensor model with several C and seeds, side by side.
 
     Args:
-      setting: the model.
-      corpus: training lists, features as cells.
-      size: the first so many of them are used.
+      setting: The model.
+      corpus: Training lists, with features as cells.
+      size: Number of lists to use, from the first on.
       limits: C of each lane.
-      seeds: of the order of lists and of a random start, of each lane.
-      num_passes: over the lists.
-      num_rounds: that the program runs at a time; divides `size`.
-      num_features: V, before padding.
-      dtype: of the params.
+      seeds: Seed of each lane, for the order of lists and a random start.
+      num_passes: Number of passes over the lists.
+      num_rounds: Number of rounds in one program; divides `size`.
+      num_features: Number V of features, before padding.
+      dtype: Type of the params.
     """
     shape = setting.shape(num_features)
     same = setting._replace(mapping="")  # the program does not depend on it
@@ -296,12 +308,12 @@ def linear_passes(
     """Train a linear model without end, and hand out each pass.
 
     Args:
-      task: the lists.
-      size: the first so many training lists are used.
-      rule: of `rerank.learner`.
+      task: The lists.
+      size: Number of training lists to use, from the first on.
+      rule: Argument of `rerank.learner`.
       limit: C.
-      decoding: of `rerank.learner`.
-      seed: of the order of lists.
+      decoding: Argument of `rerank.learner`.
+      seed: Seed for the order of lists.
 
     Yields:
       ``(state, mistakes, seconds)``; the state is only good until the next pass.
@@ -348,10 +360,11 @@ def choose(
     """Choose from the first lists with one model, or several tensor models.
 
     Args:
-      params: of one linear model, or of tensor models, leaves (num_lanes, ...).
-      corpus: lists; of a tensor model with cells.
-      num_lists: of them; None takes all.
-      is_tensor: which of the two.
+      params: Params of one linear model, or of tensor models with leaves
+        (num_lanes, ...).
+      corpus: Lists; for tensor models with features as cells.
+      num_lists: Number of lists to use; None takes all.
+      is_tensor: True for tensor models.
 
     Returns:
       (num_lanes, num_lists) candidates, counted from the first of the list.

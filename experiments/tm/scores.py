@@ -1,15 +1,13 @@
-"""F1 of rerankers on a corpus, and intervals of differences by the bootstrap."""
+"""Methods that were trained, and their F1 on a corpus."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from experiments import nbest
+from experiments.tm.grid import Tensor
 
-__all__ = ["Bootstrap", "Outcome", "answer", "f1_of", "mean_quality", "outcome"]
-
-_NUM_SAMPLES = 2000
+__all__ = ["Outcome", "Trained", "f1_of", "mean_quality", "outcome"]
 
 
 class Outcome(NamedTuple):
@@ -24,11 +22,27 @@ class Outcome(NamedTuple):
     total: np.ndarray
 
 
+class Trained(NamedTuple):
+    """A method at one training size, with C and passes chosen."""
+
+    name: str
+    family: str
+    size: int
+    setting: Tensor | None  # None: a linear model
+    limit: float
+    num_passes: int
+    development: np.ndarray  # (num_seeds,) F1
+    test: Outcome
+    quality: np.ndarray  # (num_seeds,)
+    train: Outcome
+    seconds: float
+
+
 def outcome(split: nbest.Split, chosen: np.ndarray) -> Outcome:
     """Count the chunks of the chosen candidates.
 
     Args:
-      split: lists with their counts.
+      split: Lists with their counts.
       chosen: (num_runs, n) candidates of the first n lists.
     """
     num_lists = chosen.shape[1]
@@ -46,51 +60,3 @@ def mean_quality(split: nbest.Split, chosen: np.ndarray) -> np.ndarray:
     """Return the mean quality of the chosen candidates, (num_runs,)."""
     places = np.asarray(split.lists.list_offsets)[: chosen.shape[1]] + chosen
     return np.asarray(split.lists.quality, np.float64)[places].mean(axis=1)
-
-
-class Bootstrap:
-    """Draws sentences and runs anew, the same sentences for all methods.
-
-    A sample of F1 is the mean over as many runs as there are, drawn with replacement,
-    on as many sentences as there are, drawn with replacement. Differences of samples
-    are thus paired by sentence, and know of the noise of seeds as well.
-    """
-
-    def __init__(self, num_lists: int, *, num_samples: int = _NUM_SAMPLES) -> None:
-        """Draw the sentences.
-
-        Args:
-          num_lists: of the split.
-          num_samples: to draw.
-        """
-        rng = np.random.default_rng(0)
-        shares = np.full(num_lists, 1 / num_lists)
-        drawn = rng.multinomial(num_lists, shares, size=num_samples)
-        self._weights = drawn.astype(np.float32)
-        self._seed = 1
-
-    def sample(self, found: Outcome) -> np.ndarray:
-        """Return samples of the mean F1 over runs, (num_samples,)."""
-        correct = self._weights @ found.correct.T.astype(np.float32)
-        total = self._weights @ found.total.T.astype(np.float32)
-        f1 = 200.0 * correct / np.maximum(total, 1)  # (num_samples, num_runs)
-        rng = np.random.default_rng(self._seed)
-        self._seed += 1  # seeds of two methods have nothing to do with each other
-        runs = rng.integers(f1.shape[1], size=f1.shape)
-        return np.take_along_axis(f1, runs, axis=1).mean(axis=1, dtype=np.float64)
-
-
-def answer(samples: np.ndarray | Sequence[float], value: float) -> dict[str, Any]:
-    """Say whether a difference is above 0.
-
-    Args:
-      samples: of the bootstrap.
-      value: the difference itself.
-
-    Returns:
-      The value, its 95 % interval, and ``"yes"`` where all of the interval is above 0.
-    """
-    low, high = np.percentile(samples, [2.5, 97.5]).tolist()
-    found = "yes" if low > 0 else "no"
-    note = "the opposite holds" if high < 0 else "" if low > 0 else "not established"
-    return {"value": value, "interval": [low, high], "answer": found, "note": note}

@@ -5,13 +5,15 @@ the development F1 after the last pass, its difference with an interval, and how
 sub-steps raised objective (3) by more than rounding (DR-T2 says none of ``"bcd"``).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.intervals import Bootstrap, answer
+from experiments.protocol import Say
 from experiments.tm import grid, scores
 from experiments.tm.grid import Task, Tensor
 
@@ -25,7 +27,7 @@ def run(
     size: int,
     num_seeds: int,
     num_passes: int,
-    say: Callable[[str], None],
+    say: Say,
     *,
     limits: Sequence[float] = LIMITS,
     models: Sequence[tuple[int, str]] = ((1, "constant"), (2, "positive")),
@@ -34,27 +36,22 @@ def run(
     """Compare the two rules, for D = 2 and the surrogate mapping.
 
     Args:
-      task: the lists.
-      size: training lists.
-      num_seeds: runs at each C.
-      num_passes: of each run.
-      say: takes one line of progress.
-      limits: C tried.
-      models: numbers of components and their starts.
-      decodings: of the learner.
+      task: The lists.
+      size: Number of training lists.
+      num_seeds: Number of runs at each C.
+      num_passes: Number of passes of each run.
+      say: Takes one line of progress.
+      limits: Values of C to try.
+      models: Numbers of components and their starts.
+      decodings: Decodings of the learner to try.
 
     Returns:
       One row for each model and C.
     """
     surrogate = grid.surrogate_of(task, size)
-    place = grid.place_of(Tensor(), task.num_features, surrogate)
-    num_cells = Tensor().shape(task.num_features).num_cells
-    train, development = (
-        grid.to_cells(task.streams[name], place, num_cells)
-        for name in ("train", "development")
-    )
+    cells = grid.cells_of(task, Tensor(), surrogate)
     split = task.splits["development"]
-    bootstrap = scores.Bootstrap(split.lists.num_lists)
+    bootstrap = Bootstrap(split.lists.num_lists)
     rows = []
     for number, start in models:
         for decoding in decodings:
@@ -64,7 +61,7 @@ def run(
                 with jax.enable_x64(True):
                     swept = grid.sweep(
                         setting,
-                        train,
+                        cells["train"],
                         size=size,
                         limits=[c for c in limits for _ in range(num_seeds)],
                         seeds=list(range(num_seeds)) * len(limits),
@@ -74,7 +71,7 @@ def run(
                         dtype=jnp.float64,
                     )
                     found[step] = grid.choose(
-                        swept.params[-1], development, is_tensor=True
+                        swept.params[-1], cells["development"], is_tensor=True
                     )
                 raises[step] = np.sum([part["raises"] for part in swept.sums], 0)
                 substeps[step] = np.sum([part["substeps"] for part in swept.sums], 0)
@@ -85,9 +82,8 @@ def run(
                     for step, chosen in found.items()
                 }
                 f1 = {step: float(scores.f1_of(s).mean()) for step, s in scored.items()}
-                samples = bootstrap.sample(scored["bcd"]) - bootstrap.sample(
-                    scored["paper"]
-                )
+                samples = bootstrap.sample(*scored["bcd"])
+                samples -= bootstrap.sample(*scored["paper"])
                 rows.append(
                     {
                         "components": number,
@@ -97,7 +93,7 @@ def run(
                         "C": limit,
                         "bcd_f1": f1["bcd"],
                         "paper_f1": f1["paper"],
-                        "difference": scores.answer(samples, f1["bcd"] - f1["paper"]),
+                        "difference": answer(samples, f1["bcd"] - f1["paper"]),
                         "bcd_raises": int(raises["bcd"][lanes].sum().round()),
                         "paper_raises": int(raises["paper"][lanes].sum().round()),
                         "bcd_substeps": int(substeps["bcd"][lanes].sum()),

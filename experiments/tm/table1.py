@@ -9,29 +9,28 @@ MIRA and the perceptron; all averaged over rounds. Two families:
   MIRA with plain decoding.
 
 C is chosen for each method and training size on the development set by the run of seed
-0, above 2,000 lists by that on the first 2,000; the number of passes, up to three, by
-the mean over all seeds. The test set is scored once for each method and size, with what
-was chosen. The paper's findings are answered in `tm_findings`, the two step rules are
-compared in `tm_steps`.
+0. Above 2,000 lists, C is the choice for the first 2,000. The number of passes, up to
+three, is chosen by the mean over all seeds. The test set is scored once for each method
+and size, with what was chosen. `tm.findings` answers the paper's findings, `tm.steps`
+compares the two step rules.
 """
 
 import itertools
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from experiments import nbest
-from experiments.tm import findings as tm_findings
-from experiments.tm import grid, scores
-from experiments.tm import steps as tm_steps
+from experiments.protocol import Experiment, Result, Setup
+from experiments.tm import drawing, findings, grid, scores, steps
 from experiments.tm.grid import Task, Tensor
-from experiments.tm.scores import Outcome
+from experiments.tm.scores import Trained
+from lowrank_jax.data.lists import oracle
 from lowrank_jax.models.tensor import mode_sizes, num_parameters
 from lowrank_jax.online import rerank
 
-__all__ = ["Scale", "Trained", "plot", "run", "table"]
+__all__ = ["EXPERIMENT", "LIMITS", "NOTES", "NUM_SEEDS", "Scale"]
 
 LIMITS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)  # C tried
 NUM_SEEDS = len(LIMITS)  # as many lanes: one program serves both
@@ -43,7 +42,7 @@ NOTES = (
     "The base tagger of a training list was trained on the other folds, about 7,200 "
     "sentences (400 at small scale), whatever the reranker's training size.",
     "The surrogate is a perceptron after one pass over the reranker's training lists.",
-    "Training F1 is that of the first lists of the training set, as many as the "
+    "Training F1 is measured on the first lists of the training set, as many as the "
     "smallest training size.",
 )
 
@@ -64,22 +63,6 @@ SCALES = {
 }
 
 
-class Trained(NamedTuple):
-    """A method at one training size, with C and passes chosen."""
-
-    name: str
-    family: str
-    size: int
-    setting: Tensor | None  # None: a linear model
-    limit: float
-    num_passes: int
-    development: np.ndarray  # (num_seeds,) F1
-    test: Outcome
-    quality: np.ndarray  # (num_seeds,)
-    train: Outcome
-    seconds: float
-
-
 def settings(scale: Scale) -> Iterator[tuple[str, Tensor]]:
     """Return the tensor models of the grid, those that share cells together."""
     for order in scale.orders:
@@ -94,30 +77,18 @@ def settings(scale: Scale) -> Iterator[tuple[str, Tensor]]:
                     yield "printed", printed
 
 
-def run(
-    scale: str,
-    data_dir: Path | str | None,
-    say: Callable[[str], None],
-    keep: Callable[[dict[str, Any]], None] = lambda result: None,
-) -> dict[str, Any]:
-    """Train, choose and score all methods.
-
-    Args:
-      scale: ``"small"`` or ``"full"``.
-      data_dir: where CoNLL-2000 is.
-      say: takes one line of progress.
-      keep: is given the result so far after each method.
-    """
-    how = SCALES[scale]
-    made = grid.read_lists(scale, data_dir, say)
+def run(setup: Setup) -> Result:
+    """Train, choose and score all methods."""
+    how, say = SCALES[setup.scale], setup.say
+    made = grid.read_lists(setup.scale, setup.data_dir, say)
     task = grid.make_task(made, how.sizes)
     test = task.splits["test"]
     first = scores.outcome(test, np.zeros((1, test.lists.num_lists), int))
-    top = scores.outcome(test, nbest_oracle(test)[None])
+    top = scores.outcome(test, oracle(test.lists)[None])
     rows: list[dict[str, Any]] = []
     result = {
         "experiment": "tm-table1",
-        "scale": scale,
+        "scale": setup.scale,
         "seeds": how.num_seeds,
         "passes": how.num_passes,
         "limits": list(LIMITS),
@@ -139,19 +110,12 @@ def run(
             found.append(trained)
             rows.append(_row(trained))
             say(_line(trained))
-            keep(result)
-    steps = tm_steps.run(task, how.sizes[0], 3, how.num_passes, say)
-    findings = tm_findings.answers(found, test.lists.num_lists)
-    for name, item in findings.items():
+            setup.keep(result)
+    rules = steps.run(task, how.sizes[0], 3, how.num_passes, say)
+    answers = findings.answers(found, test.lists.num_lists)
+    for name, item in answers.items():
         say(f"{name}: {item['answer']}")
-    return result | {"findings": findings, "steps": steps}
-
-
-def nbest_oracle(split: nbest.Split) -> np.ndarray:
-    """Return the best candidate of each list."""
-    from lowrank_jax.data.lists import oracle
-
-    return oracle(split.lists)
+    return result | {"findings": answers, "steps": rules}
 
 
 def _sizes(num_features: int) -> list[dict[str, Any]]:
@@ -186,7 +150,7 @@ def _linear(
         def curve(
             limit: float, seed: int, rule: str = rule, decoding: str = decoding
         ) -> tuple[list[float], list[np.ndarray], float]:
-            """F1 on development after each pass, and what is needed to go on."""
+            """Return F1 on development and weights after each pass, and the seconds."""
             passes = grid.linear_passes(
                 task, size, rule=rule, limit=limit, decoding=decoding, seed=seed
             )
@@ -249,12 +213,7 @@ def _tensors(
     for family, setting in settings(how):
         if key != (setting.order, setting.mapping):
             key = setting.order, setting.mapping
-            place = grid.place_of(setting, task.num_features, surrogate)
-            num_cells = setting.shape(task.num_features).num_cells
-            cells = {
-                name: grid.to_cells(stream, place, num_cells)
-                for name, stream in task.streams.items()
-            }
+            cells = grid.cells_of(task, setting, surrogate)
         limit = limits.get(setting) if size > MANY else None
         trained = tensor_method(task, cells, family, setting, size, how, limit)
         limits[setting] = trained.limit
@@ -382,15 +341,12 @@ def _line(trained: Trained) -> str:
     )
 
 
-def table(result: dict[str, Any]) -> str:
-    """Write the result as Markdown."""
-    from experiments.tm import tables
-
-    return tables.table1(result)
-
-
-def plot(result: dict[str, Any], path: Path) -> None:
-    """Draw F1 against training size, and the two step rules against C."""
-    from experiments.tm import tables
-
-    tables.plot_table1(result, path)
+EXPERIMENT = Experiment(
+    "tm-table1",
+    "TM grid: reranking with few examples, order, components, mapping, four sizes",
+    "a stand-in",
+    "50-best chunkings of CoNLL-2000 (stand-in for 50-best parses of the WSJ)",
+    run,
+    drawing.table,
+    drawing.picture,
+)

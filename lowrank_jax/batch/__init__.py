@@ -15,12 +15,9 @@ if TYPE_CHECKING:
     from lowrank_jax.batch.sblr import sparse_newton as sparse_newton
     from lowrank_jax.batch.sblr import streamed as streamed
     from lowrank_jax.batch.smm import fobos as fobos
-    from lowrank_jax.batch.smm import latent_svm as latent_svm
-    from lowrank_jax.batch.smm import moments as moments
     from lowrank_jax.batch.smm import smoothed as smoothed
     from lowrank_jax.batch.smm import stochastic as stochastic
     from lowrank_jax.batch.smm import tied as tied
-    from lowrank_jax.batch.smm import trigram_crf as trigram_crf
 
 __all__, __getattr__, __dir__ = lazy.attach(
     __name__,
@@ -29,13 +26,10 @@ __all__, __getattr__, __dir__ = lazy.attach(
         "crf": "crf",
         "fista": "sblr.fista",
         "fobos": "smm.fobos",
-        "latent_svm": "smm.latent_svm",
-        "moments": "smm.moments",
         "smoothed": "smm.smoothed",
         "sparse_newton": "sblr.sparse_newton",
         "stochastic": "smm.stochastic",
         "streamed": "sblr.streamed",
         "tied": "smm.tied",
-        "trigram_crf": "smm.trigram_crf",
     },
 )

@@ -1,9 +1,10 @@
-"""The command line: ``lowrank-jax COMMAND ...``, one module a command.
+"""The command line: ``lowrank-jax COMMAND ...``, one module per command.
 
 A command is a module with ``add_parser(commands)``, which adds its parser and sets
 ``run``, a function from the parsed arguments to the exit status. To add one, write the
-module and put its name into `COMMANDS`. JAX takes long to import, so a module imports
-it, and what needs it, inside its functions.
+module and put its name into `COMMANDS`. A command's module is loaded only when that
+command is called. JAX takes long to import, so a module imports it, and what needs it,
+inside its functions.
 
 Exit status: 0 done, 1 a check failed, 2 bad input (one sentence on standard error, no
 traceback), 130 interrupted.
@@ -56,13 +57,14 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line and return the exit status.
 
     Args:
-      argv: the arguments; by default those of the process.
+      argv: Arguments; None takes the arguments of the process.
     """
+    argv = sys.argv[1:] if argv is None else argv
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8")
     try:
-        arguments = _parser().parse_args(argv)
+        arguments = _parser(argv).parse_args(argv)
         status = arguments.run(arguments)
         sys.stdout.flush()  # a closed pipe is noticed here, not at the exit
         return status
@@ -98,12 +100,14 @@ class _Parser(argparse.ArgumentParser):
         raise SystemExit(2)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(argv: list[str]) -> argparse.ArgumentParser:
+    """Return the parser of the command that is called, or of all commands."""
     parser = _Parser(prog="lowrank-jax", description=_DESCRIPTION, epilog=_EPILOG)
     version = f"lowrank-jax {__version__}"
     parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name in COMMANDS:
+    called = next((word for word in argv if not word.startswith("-")), None)
+    for name in (called,) if called in COMMANDS else COMMANDS:
         importlib.import_module(f"lowrank_jax.cli.commands.{name}").add_parser(commands)
     return parser
 

@@ -14,22 +14,17 @@ if TYPE_CHECKING:
     from lowrank_jax.data.corpus import Corpus
 
 __all__ = [
-    "FORMATS",
     "add_data_dir",
     "check_file",
     "check_json",
     "check_outputs",
     "check_place",
     "find_data",
-    "find_train_and_test",
     "place_of_token",
     "read_corpus",
     "write_json",
     "write_text",
 ]
-
-#: Formats of training files and the shipped template of each.
-FORMATS = {"conll": "chunking", "segmentation": "segmentation", "nettalk": "nettalk"}
 
 _SUFFIXES = ("", ".xz", ".gz")
 
@@ -39,8 +34,8 @@ def add_data_dir(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data-dir",
         metavar="DIR",
-        help="where data files such as conll2000/train.txt are looked for if they are "
-        "not a path; default: $LOWRANK_JAX_DATA, else the user's cache folder",
+        help="folder of data files such as conll2000/train.txt, for names that are not "
+        "a path; default: $LOWRANK_JAX_DATA, else the user's cache folder",
     )
 
 
@@ -48,9 +43,9 @@ def find_data(name: str, data_dir: str | None = None) -> str:
     """Return the path of a data file: as given, or in the data folder.
 
     Args:
-      name: a path, ``-`` for standard input, or a path below the data folder, with or
+      name: Path, ``-`` for standard input, or path below the data folder, with or
         without ``.xz`` or ``.gz``.
-      data_dir: of ``--data-dir``.
+      data_dir: Value of ``--data-dir``.
     """
     if name == "-" or os.path.exists(name):
         return name
@@ -67,25 +62,11 @@ def find_data(name: str, data_dir: str | None = None) -> str:
     raise InputError(f"{name} does not exist, nor is it in {places}; check the path.")
 
 
-def find_train_and_test(arguments: argparse.Namespace) -> tuple[str, str | None]:
-    """Return the paths of ``--train`` and, if it is given, ``--test``."""
-    test = arguments.test
-    return (
-        find_data(arguments.train, arguments.data_dir),
-        None if test is None else find_data(test, arguments.data_dir),
-    )
-
-
 def read_corpus(path: str, file_format: str) -> "Corpus":
-    """Read a labelled corpus of one of the `FORMATS`."""
+    """Read a labelled corpus of one of `estimators.learners.FORMATS`."""
     from lowrank_jax import data
 
-    readers: dict[str, Any] = {
-        "conll": data.read_conll,
-        "segmentation": data.read_segmentation,
-        "nettalk": data.read_nettalk,
-    }
-    return readers[file_format](path)
+    return getattr(data, f"read_{file_format}")(path)
 
 
 def place_of_token(path: str, corpus: "Corpus", file_format: str, token: int) -> str:
@@ -104,7 +85,7 @@ def place_of_token(path: str, corpus: "Corpus", file_format: str, token: int) ->
 def check_place(path: str | os.PathLike[str]) -> None:
     """Raise `InputError` unless a file or folder can be made at this path.
 
-    The nearest folder that exists is tried out by making a folder in it: permission
+    The nearest folder that exists is tried out by making a folder in it. Permission
     bits alone do not tell (read-only disks, quotas, the superuser).
     """
     place = pathlib.Path(path).absolute()
@@ -123,8 +104,8 @@ def check_json(path: str | None, model: str | None = None) -> None:
     """Raise `InputError` unless `write_json` can write there.
 
     Args:
-      path: of the file; ``-`` is standard output.
-      model: the folder of a model, which the file may not be or lie in.
+      path: Path of the file; ``-`` is standard output.
+      model: The model folder. The file must lie outside it.
     """
     if path is None or path == "-":
         return
@@ -139,12 +120,12 @@ def check_json(path: str | None, model: str | None = None) -> None:
 
 
 def check_outputs(out: str | None, json_path: str | None, model: str) -> None:
-    """Raise `InputError` unless the answers and the figures have a place each.
+    """Raise `InputError` unless answers and figures have one place each.
 
     Args:
-      out: of ``--out``, where the answers go; None is standard output.
-      json_path: of ``--json``, where the figures go.
-      model: the folder of the model, which neither may be or lie in.
+      out: Value of ``--out``, where the answers go; None is standard output.
+      json_path: Value of ``--json``, where the figures go.
+      model: The model folder. Both files must lie outside it.
     """
     check_json(json_path, model)
     check_json(out, model)
@@ -159,8 +140,8 @@ def check_file(path: str, content: str) -> None:
     """Raise `InputError` unless `write_text` can write there.
 
     Args:
-      path: of the file.
-      content: what it is to hold, for the message.
+      path: Path of the file.
+      content: Name of the content, for the message.
     """
     if os.path.isdir(path):
         raise InputError(f"{path} is a folder; name a file for {content}.")
@@ -180,7 +161,7 @@ def write_json(path: str | None, result: dict[str, Any]) -> None:
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a file atomically, and the folders above it."""
-    from lowrank_jax.store.checkpoint import replace_file
+    from lowrank_jax.store.files import replace_file
 
     pathlib.Path(path).absolute().parent.mkdir(parents=True, exist_ok=True)
     content = text.encode("utf-8", "backslashreplace")

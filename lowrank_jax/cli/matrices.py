@@ -1,11 +1,9 @@
 """What ``fit`` and ``predict`` share: matrices from files, figures of a classifier."""
 
 import argparse
-import sys
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.cli import files
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,11 +15,9 @@ __all__ = [
     "add_keys",
     "check_fits",
     "figures",
-    "find",
     "has_test_part",
     "line_of",
     "read",
-    "summary_to",
 ]
 
 
@@ -38,7 +34,7 @@ def add_keys(parser: argparse.ArgumentParser) -> None:
 
 
 def has_test_part(path: str, arguments: argparse.Namespace) -> bool:
-    """Whether a file holds a training part and a test part, and no key was named."""
+    """Return True if a file has a training and a test part, and no key is named."""
     import zipfile
 
     if arguments.x is not None:
@@ -71,11 +67,11 @@ def check_fits(
     """Raise `InputError` unless data are of the kind that a model was fitted on.
 
     Args:
-      path: of the data, for the message.
-      found: the data.
-      shape: of a matrix.
-      names: of its rows, or ().
-      classes: that the model knows.
+      path: Path of the data, for the message.
+      found: Matrices, and labels if there are any.
+      shape: Rows and columns of a matrix.
+      names: Names of the rows, or ().
+      classes: Labels that the model knows.
     """
     import numpy as np
 
@@ -107,8 +103,8 @@ def check_fits(
 def figures(classifier: "Classifier", found: "Matrices") -> dict[str, float | None]:
     """Return accuracy and AUC, fractions; None where there are no labels for it.
 
-    The AUC of more than two classes is the mean of each against the others, by its
-    probability; data of one class only have none.
+    With more than two classes, AUC is the mean over classes of each class against the
+    others, by its probability. Data of one class have no AUC.
     """
     import numpy as np
 
@@ -131,13 +127,3 @@ def line_of(what: str, found: dict[str, Any]) -> str:
     """Write accuracy and AUC in one line."""
     auc = "" if found["auc"] is None else f", AUC {found['auc']:.4f}"
     return f"{what}: accuracy {found['accuracy']:.4f}{auc}"
-
-
-def summary_to(arguments: argparse.Namespace) -> TextIO:
-    """Return where the summary goes: not between the lines of a JSON result."""
-    return sys.stderr if arguments.json == "-" else sys.stdout
-
-
-def find(name: str, arguments: argparse.Namespace) -> str:
-    """Return the path of a data file."""
-    return files.find_data(name, arguments.data_dir)

@@ -10,7 +10,7 @@ import numpy as np
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
 
-__all__ = ["Corpus", "encode", "split_fraction"]
+__all__ = ["Corpus", "corpus_of", "encode", "split_fraction"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,6 +98,42 @@ class Corpus:
         )
 
 
+def corpus_of(
+    sentences: Corpus | Sequence[Sequence[str | tuple[str, ...]]],
+    labels: Sequence[Sequence[str]] | None = None,
+) -> Corpus:
+    """Return sentences of tokens as a corpus.
+
+    Args:
+      sentences: Corpus, or one sequence of tokens per sentence. A token is a string or
+        a tuple of strings, one per column.
+      labels: One sequence of labels per sentence, or None.
+
+    Raises:
+      InputError: If tokens have different numbers of columns, or the labels do not fit
+        the sentences.
+    """
+    if not isinstance(sentences, Corpus):
+        tokens = [
+            (t,) if isinstance(t, str) else tuple(t) for s in sentences for t in s
+        ]
+        num_columns = len(tokens[0]) if tokens else 1
+        if any(len(token) != num_columns for token in tokens):
+            raise InputError("`X` must have equally many columns for all tokens.")
+        columns = zip(*tokens, strict=True) if tokens else [()]
+        offsets = np.cumsum([0, *map(len, sentences)])
+        sentences = Corpus(tuple(map(_strings, columns)), None, offsets, "`X`")
+    if labels is None:
+        return sentences
+    if [len(part) for part in labels] != sentences.lengths.tolist():
+        raise InputError(
+            f"`y` must have one label per token of the {sentences.num_sentences} "
+            f"sentences of {sentences.source}."
+        )
+    flat = _strings(itertools.chain.from_iterable(labels))
+    return dataclasses.replace(sentences, labels=flat)
+
+
 def split_fraction(corpus: Corpus, fraction: float, seed: int) -> Corpus:
     """Take a random share of the sentences, in the order of the corpus.
 
@@ -140,3 +176,10 @@ def encode(strings: Iterable[str] | np.ndarray) -> tuple[np.ndarray, list[str]]:
     table: dict[str, int] = collections.defaultdict(itertools.count().__next__)
     codes = np.fromiter(map(table.__getitem__, items), np.int64, len(items))
     return codes, list(table)
+
+
+def _strings(values: Iterable[str]) -> np.ndarray:
+    found = list(values)
+    array = np.empty(len(found), dtype=object)
+    array[:] = found
+    return array

@@ -16,54 +16,32 @@ import numpy as np
 from lowrank_jax import data, loops, metrics, streams
 from lowrank_jax.certify import comparator, regret
 from lowrank_jax.data.corpus import Corpus
-from lowrank_jax.demo import Size
+from lowrank_jax.demo import Row, Size
 from lowrank_jax.estimators import labelling
-from lowrank_jax.features import Encoder, num_parameters, read_template, with_orders
+from lowrank_jax.features import Encoder, read_template, with_orders
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online import bol, mira, perceptron
 from lowrank_jax.theory.bol.regret import AlongRounds, along_rounds
 from lowrank_jax.types import Learner
 
-__all__ = ["Demo", "Regret", "Result", "run"]
+__all__ = ["TITLE", "Demo", "Regret", "run"]
 
+TITLE = "Sequences: made-up text, cut into words of a made-up lexicon"
 _SEED = 0
 
-
-class Result(NamedTuple):
-    """One learner on the task.
-
-    Attributes:
-      name: of the learner.
-      about: what it is, in a few words.
-      mistakes: (num_passes,) sentences of the training data it got wrong in each pass.
-      f1: (num_passes,) word F1 on the test data after each pass, percent.
-      accuracy: of the labels of the test data at the end, percent.
-      num_parameters: of the model.
-      seconds: of all passes, compilation left out.
-      compile_seconds: spent before.
-      predicted: (num_tokens,) labels of the test data at the end.
-    """
-
-    name: str
-    about: str
-    mistakes: list[int]
-    f1: list[float]
-    accuracy: float
-    num_parameters: int
-    seconds: float
-    compile_seconds: float
-    predicted: np.ndarray
+# Ways from the last state to a model: their names, each with a few words about it.
+_Ends = dict[str, tuple[str, Callable[[Any], Any]]]
 
 
 class Regret(NamedTuple):
     """The certificate of one run (DR-B4), as sums over rounds.
 
     Attributes:
-      name: of the learner.
-      along: regret and certificate up to each round, (num_rounds,).
-      loss: of the learner at the end.
-      comparator: loss of the fixed model on the same rounds.
-      best_step_size: the C that makes the dual largest, after the fact (DR-B8).
+      name: Name of the learner.
+      along: Regret and certificate up to each round, (num_rounds,).
+      loss: Loss of the learner at the end.
+      comparator: Loss of the fixed model on the same rounds.
+      best_step_size: The C that makes the dual largest, after the fact (DR-B8).
     """
 
     name: str
@@ -74,22 +52,24 @@ class Regret(NamedTuple):
 
 
 class Demo(NamedTuple):
-    """All that the report shows.
+    """What the section shows.
 
     Attributes:
-      train: training data.
-      test: test data.
-      num_words: in the lexicon.
-      results: one a learner.
-      regrets: of some of them.
-      spectra: for some models, the share of the first-order blocks' squared entries
-        that is of rank 1, 2, ..., (S,).
+      train: Training data.
+      test: Test data.
+      num_words: Number of words in the lexicon.
+      rows: One row per learner.
+      predicted: (num_tokens,) labels of the test data by the last learner.
+      regrets: Certificates of some runs.
+      spectra: Share of the first-order blocks' squared entries that the best blocks of
+        rank 1, 2, ... hold, (S,), for some models.
     """
 
     train: Corpus
     test: Corpus
     num_words: int
-    results: list[Result]
+    rows: list[Row]
+    predicted: np.ndarray
     regrets: list[Regret]
     spectra: dict[str, np.ndarray]
 
@@ -105,23 +85,17 @@ class _Task(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """A finished run; `results` has one entry for each way to end it."""
+    """A finished run; `rows` has one entry for each way to end it."""
 
     state: Any
     traces: list[Any]  # of each pass
     params: Any  # of the last way
-    results: list[Result]
+    predicted: np.ndarray  # by the last way
+    rows: list[Row]
 
 
-class _End(NamedTuple):
-    """A way from the last state to a model."""
-
-    about: str
-    final_params: Callable[[Any], Any]
-
-
-def run(size: Size, tell: Callable[[Result], None]) -> Demo:
-    """Train all learners; `tell` hears of each as it ends."""
+def run(size: Size, tell: Callable[[Row], None]) -> Demo:
+    """Train all learners; `tell` takes the row of each as it ends."""
     train, test, lexicon = data.segmentation_task(
         size.sentences, 300, seed=_SEED, num_characters=80, num_words=1200
     )
@@ -132,30 +106,30 @@ def run(size: Size, tell: Callable[[Result], None]) -> Demo:
         encoder, streams.sentences.stream(sequences), test, test_stream, size.passes
     )
 
-    def go(model: Any, learner: Learner, ends: dict[str, _End]) -> _Run:
+    def go(model: Any, learner: Learner, ends: _Ends) -> _Run:
         done = _run(task, model, learner, ends)
-        for result in done.results:
-            tell(result)
+        for row in done.rows:
+            tell(row)
         return done
 
     first = go(
         linear,
         perceptron.learner(record=("predicted",)),
         {
-            "sp": _End("structured perceptron", lambda state: state.params),
-            "averaged sp": _End("the same, averaged", perceptron.final_params),
+            "sp": ("structured perceptron", lambda state: state.params),
+            "averaged sp": ("the same, averaged", perceptron.final_params),
         },
     )
-    second = go(linear, mira.learner(), {"mira": _End("MIRA", mira.final_params)})
+    second = go(linear, mira.learner(), {"mira": ("MIRA", mira.final_params)})
     third = go(
         bilinear,
         bol.learner(variant="paper"),
-        {"bol paper": _End("rank 1, as in the paper", bol.final_params)},
+        {"bol paper": ("rank 1, as in the paper", bol.final_params)},
     )
     block = go(
         bilinear,
         bol.learner(variant="block", record=("predicted",)),
-        {"bol block": _End("rank 1 in each block", bol.final_params)},
+        {"bol block": ("rank 1 in each block", bol.final_params)},
     )
     # The averaged perceptron is the fixed model that the regret is against.
     fixed = first.params
@@ -163,7 +137,8 @@ def run(size: Size, tell: Callable[[Result], None]) -> Demo:
         train=train,
         test=test,
         num_words=len(lexicon.words),
-        results=[r for done in (first, second, third, block) for r in done.results],
+        rows=[row for done in (first, second, third, block) for row in done.rows],
+        predicted=block.predicted,
         regrets=[
             _regret("sp", "sp", task, first, fixed),
             _regret("bol block", "block", task, block, fixed),
@@ -180,50 +155,43 @@ def _predictor(scores: Callable[..., Any]) -> Callable[..., Any]:
     return jax.jit(functools.partial(labelling.predict, scores))
 
 
-def _run(task: _Task, model: Any, learner: Learner, ends: dict[str, _End]) -> _Run:
+def _run(task: _Task, model: Any, learner: Learner, ends: _Ends) -> _Run:
     """Train, and score each way to end on the test data after every pass."""
     names = np.array(task.encoder.labels, dtype=object)
-    finish = {name: jax.jit(end.final_params) for name, end in ends.items()}
+    finish = {name: jax.jit(final) for name, (_, final) in ends.items()}
     predict = _predictor(model.scores)
     gold, offsets = task.test_corpus.labels, task.test_corpus.offsets
     assert gold is not None
-    passes, traces = [], []
+    traces, seconds = [], 0.0
     f1: dict[str, list[float]] = {name: [] for name in ends}
     predicted, params = {}, None
     for done in loops.passes(
         learner, task.train, key=jax.random.key(_SEED), num_passes=task.num_passes
     ):
-        passes.append(done)
         traces.append(done.trace)
+        seconds += done.seconds
         for name in ends:
             params = finish[name](done.state)
             predicted[name] = names[np.asarray(predict(params, task.test))]
             scores = metrics.word_scores_from_labels(gold, predicted[name], offsets)
             f1[name].append(scores.f1)
-    results = [
-        Result(
-            name=name,
-            about=end.about,
-            mistakes=[int(info.is_mistake.sum()) for info in traces],
-            f1=f1[name],
-            accuracy=metrics.token_accuracy(gold, predicted[name]),
-            num_parameters=_num_parameters(task.encoder, model),
-            seconds=sum(done.seconds for done in passes),
-            compile_seconds=sum(done.compile_seconds for done in passes),
-            predicted=predicted[name],
-        )
-        for name, end in ends.items()
-    ]
-    return _Run(done.state, traces, params, results)
-
-
-def _num_parameters(encoder: Encoder, model: Any) -> int:
-    return num_parameters(
-        encoder.space,
+    num_weights = labelling.num_parameters(
+        task.encoder.space,
         model="linear" if model is linear else "bilinear",
-        num_zero_order=encoder.num_zero_order,
-        num_first_order=encoder.num_first_order,
+        num_zero_order=task.encoder.num_zero_order,
+        num_first_order=task.encoder.num_first_order,
     )
+    mistakes = [int(info.is_mistake.sum()) for info in traces]
+    rows = []
+    for name, (about, _) in ends.items():
+        cells = {
+            "word F1": f"{f1[name][-1]:.2f}",
+            "accuracy": f"{metrics.token_accuracy(gold, predicted[name]):.2f}",
+            "weights": f"{num_weights:,}",
+        }
+        along = {"f1": f1[name], "mistakes": mistakes}
+        rows.append(Row(name, cells, seconds, along, about))
+    return _Run(done.state, traces, params, predicted[name], rows)
 
 
 _margins = jax.jit(comparator.margins)
@@ -234,20 +202,20 @@ def _regret(
 ) -> Regret:
     """Compare the losses of a run with C = 1 with their certificate (DR-B4).
 
-    Of all multiples of the fixed model the one is taken that bounds the loss best.
+    The comparator is the multiple of the fixed model that bounds the loss best.
     """
-    num_sentences = task.train.starts.shape[0]
-    others, margins, are_mistakes, conjugates = [], [], [], []
+    key, others = jax.random.key(_SEED), []
     for index, trace in enumerate(run.traces):
-        order = loops.pass_order(jax.random.key(_SEED), index, num_sentences)
+        order = loops.pass_order(key, index, task.train.num_examples)
         others.append(_margins(fixed, task.train, order, trace.predicted))
-        margins.append(trace.margin)
-        are_mistakes.append(trace.is_mistake)
-        conjugates.append(trace.conjugate)
-    is_mistake = np.concatenate(are_mistakes)
+    is_mistake = np.concatenate([trace.is_mistake for trace in run.traces])
     margin, other, conjugate = (
         np.concatenate(parts).astype(np.float64)
-        for parts in (margins, others, conjugates)
+        for parts in (
+            [trace.margin for trace in run.traces],
+            others,
+            [trace.conjugate for trace in run.traces],
+        )
     )
     # Along the way a few power steps estimate it; at the end it is exact.
     conjugate[-1] = regret.conjugate(run.state).value
@@ -264,19 +232,17 @@ def _regret(
             comparator_losses=jnp.asarray(losses),
             comparator_penalty=size**2 * penalty,
         )
-        along = jax.device_get(along)
-    num_mistakes = int(is_mistake.sum())
     return Regret(
         name=name,
-        along=along,
+        along=jax.device_get(along),
         loss=float(np.where(is_mistake, np.maximum(1 - margin, 0), 0).sum()),
         comparator=float(losses.sum()),
-        best_step_size=num_mistakes / (2 * float(conjugate[-1])),  # DR-B8
+        best_step_size=is_mistake.sum() / (2 * conjugate[-1]),  # DR-B8
     )
 
 
 def _energy(blocks: jax.Array | None) -> np.ndarray:
-    """Share of the squared entries that the best blocks of rank 1, 2, ... hold."""
+    """Return the share of squared entries that the best blocks of rank 1, ... hold."""
     assert blocks is not None
     values = np.linalg.svd(np.asarray(blocks, np.float64), compute_uv=False)
     energy = (values**2).sum(axis=0)

@@ -1,16 +1,14 @@
-"""The section on sequences: results, learning curves, regret, spectra, sentences."""
+"""The section on sequences: scores, learning curves, regret, spectra, sentences."""
 
 import html
 from typing import Any
 
 from lowrank_jax.data import words_from_labels
-from lowrank_jax.demo.bol import Demo, Result
+from lowrank_jax.demo import draw_curves, marked, rows_table
+from lowrank_jax.demo.bol import Demo
 from lowrank_jax.report.page import BLUE, GREEN, GREY, ORANGE, PURPLE, picture, table
 
-__all__ = ["HEAD", "cells", "cut_sentences", "section"]
-
-#: Head of the table of results.
-HEAD = ("learner", "word F1", "accuracy", "weights", "training")
+__all__ = ["cut_sentences", "section"]
 
 _COLOURS = {
     "sp": GREY,
@@ -30,26 +28,14 @@ _SHOWN = dict(
 )
 
 
-def cells(result: Result) -> tuple[str, ...]:
-    """Return the row of a learner in the table of results, below `HEAD`."""
-    return (
-        result.name,
-        f"{result.f1[-1]:.2f}",
-        f"{result.accuracy:.2f}",
-        f"{result.num_parameters:,}",
-        f"{result.seconds:.2f} s",
-    )
-
-
 def cut_sentences(demo: Demo) -> list[list[tuple[str, bool]]]:
-    """Words of some test sentences by the last learner, and whether each is right."""
+    """Return words of some test sentences by the last learner, and if each is right."""
     test = demo.test
     some = slice(0, _NUM_SENTENCES)
     characters = test.columns[0]
     assert test.labels is not None
     gold = words_from_labels(characters, test.labels, test.offsets)[some]
-    labels = demo.results[-1].predicted
-    found = words_from_labels(characters, labels, test.offsets)[some]
+    found = words_from_labels(characters, demo.predicted, test.offsets)[some]
     sentences = []
     for true_words, words in zip(gold, found, strict=True):
         right = set(_spans(true_words))
@@ -71,15 +57,11 @@ def _spans(words: list[str]) -> list[tuple[int, int]]:
 
 def section(demo: Demo) -> list[str]:
     """Return the section; HTML."""
-    last = html.escape(demo.results[-1].name)
+    last = html.escape(demo.rows[-1].name)
     return [
         "<h2>Sequences: cutting text into words</h2>",
         _about(demo),
-        table(
-            (*HEAD, "what it is"),
-            [(*cells(result), result.about) for result in demo.results],
-            text=("what it is",),
-        ),
+        rows_table(demo.rows),
         '<p class="small">Word F1 and accuracy of labels on the test sentences, in '
         "percent. Training time of all passes, compilation left out.</p>",
         f"<p>Some test sentences as <b>{last}</b> cuts them; wrong words in red:</p>",
@@ -125,7 +107,7 @@ def section(demo: Demo) -> list[str]:
 
 def _about(demo: Demo) -> str:
     return (
-        "<p>The task is made up: to cut text into words. A lexicon of "
+        "<p>The task is to cut text into words, and the text is made up. A lexicon of "
         f"{demo.num_words:,} words of 1 to 4 characters was drawn at random, and "
         "sentences from it, some words far more often than others (Zipf). There are "
         f"{demo.train.num_sentences:,} sentences to learn from and "
@@ -136,27 +118,19 @@ def _about(demo: Demo) -> str:
 
 
 def _paragraph(words: list[tuple[str, bool]]) -> str:
-    spans = []
-    for word, is_right in words:
-        kind = "word" if is_right else "word wrong"
-        spans.append(f'<span class="{kind}">{html.escape(word)}</span>')
+    spans = [marked(html.escape(word), is_right) for word, is_right in words]
     return f"<p>{''.join(spans)}</p>"
 
 
 def _draw_curves(figure: Any, demo: Demo) -> None:
     top, bottom = figure.subplots(2, 1, sharex=True)
-    for result in demo.results:
-        passes = range(1, len(result.f1) + 1)
-        colour = _COLOURS[result.name]
-        if result.name != "averaged sp":  # the same run as sp
-            top.plot(passes, result.mistakes, color=colour, label=result.name)
-        bottom.plot(passes, result.f1, color=colour, label=result.name)
-    top.set_yscale("log")
-    top.set_ylabel("sentences wrong in training")
-    top.legend(fontsize=8)
-    bottom.set_ylabel("test word F1, %")
-    bottom.set_xlabel("pass")
-    bottom.legend(fontsize=8)
+    runs = [row for row in demo.rows if row.name != "averaged sp"]  # the run of sp
+    draw_curves(top, runs, "mistakes", _COLOURS)
+    draw_curves(bottom, demo.rows, "f1", _COLOURS)
+    top.set(yscale="log", ylabel="sentences wrong in training")
+    bottom.set(xlabel="pass", ylabel="test word F1, %")
+    for axes in (top, bottom):
+        axes.legend(fontsize=8)
 
 
 def _draw_regret(figure: Any, demo: Demo) -> None:
@@ -169,8 +143,7 @@ def _draw_regret(figure: Any, demo: Demo) -> None:
         )
         axes.plot(rounds, regret.along.regret, color=colour, label="regret")
         axes.set_title(regret.name, fontsize=10, loc="left")
-        axes.set_ylabel("summed")
-        axes.set_ylim(bottom=0)
+        axes.set(ylabel="summed", ylim=(0, None))
     panels[0].legend(fontsize=9, loc="center right")
     panels[-1].set_xlabel("round (one sentence each)")
 
@@ -182,9 +155,6 @@ def _draw_spectra(figure: Any, demo: Demo) -> None:
         places = [rank + 1 + 0.4 * (i - 0.5) for rank in range(len(shares))]
         bars = axis.bar(places, 100 * shares, 0.38, color=colours[i], label=name)
         axis.bar_label(bars, fmt="%.0f", fontsize=8)
-    axis.set_xticks(range(1, len(shares) + 1))
-    axis.set_xlabel("rank")
-    axis.set_ylabel("share held, %")
-    axis.set_ylim(0, 140)
-    axis.set_yticks([0, 50, 100])
+    axis.set(xticks=range(1, len(shares) + 1), yticks=[0, 50, 100], ylim=(0, 140))
+    axis.set(xlabel="rank", ylabel="share held, %")
     axis.legend(fontsize=8, loc="upper left", ncols=2)

@@ -1,4 +1,4 @@
-"""The page that ``lowrank-jax demo`` writes: one section a system, then the theory."""
+"""The page of ``lowrank-jax demo``: one section per system, then the theory."""
 
 from collections.abc import Sequence
 
@@ -23,13 +23,13 @@ def page(
     """Return the page.
 
     Args:
-      sequences: of `bol.run`.
-      matrices: of `sblr.run`.
-      words: of `smm.run`.
-      lists: of `tm.run`.
-      results: of the statements.
-      curves: of `verify.curves.compute`.
-      seconds: that all has taken.
+      sequences: Result of `bol.run`.
+      matrices: Result of `sblr.run`.
+      words: Result of `smm.run`.
+      lists: Result of `tm.run`.
+      results: Results of the statements.
+      curves: Result of `verify.curves.compute`.
+      seconds: Time of the whole demo.
     """
     num_trials = sum(result.trials for result in results)
     num_failing = sum(result.status == "printed-form-fails" for result in results)

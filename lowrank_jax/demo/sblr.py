@@ -1,7 +1,7 @@
 """Matrices: sparse bilinear logistic regression beside logistic regression.
 
-The matrices are scikit-learn's handwritten digits, 8 x 8 pixels, where it is installed;
-else made-up ones of three classes, each with a pattern of rank 1.
+The matrices are scikit-learn's handwritten digits, 8 x 8 pixels. If scikit-learn is not
+installed, they are made up: three classes, each with a pattern of rank 1.
 """
 
 import importlib.util
@@ -15,36 +15,17 @@ import numpy as np
 
 from lowrank_jax import loops, streams
 from lowrank_jax.batch.sblr import fista
-from lowrank_jax.demo import Size
+from lowrank_jax.demo import Row, Size, draw_curves, rows_table
 from lowrank_jax.estimators import classifier
 from lowrank_jax.models import matrix_logit
-from lowrank_jax.report.page import BLUE, ORANGE, picture, table
+from lowrank_jax.report.page import BLUE, ORANGE, picture
 
-__all__ = ["HEAD", "Demo", "Result", "cells", "run", "section"]
+__all__ = ["TITLE", "Demo", "run", "section"]
 
-HEAD = ("model", "accuracy", "weights", "not 0", "training")
+TITLE = "Matrices: digits told apart by sparse factors"
 _RANKS = (1, 2)
+_COLOURS = {"sblr, rank 1": ORANGE, "sblr, rank 2": BLUE}
 _STRENGTH = 1e-3  # the best of some for a part of the training digits held out
-
-
-class Result(NamedTuple):
-    """One model.
-
-    Attributes:
-      name: of the model.
-      accuracy: on the test matrices, percent.
-      num_parameters: weights without the offsets.
-      num_nonzero: those that are not 0.
-      seconds: of the training, compilation left out.
-      objective: (num_iterations,) along the training.
-    """
-
-    name: str
-    accuracy: float
-    num_parameters: int
-    num_nonzero: int
-    seconds: float
-    objective: np.ndarray
 
 
 class Demo(NamedTuple):
@@ -54,7 +35,7 @@ class Demo(NamedTuple):
     classes: list[str]
     left: np.ndarray  # (m, s, r)  U of the largest rank
     right: np.ndarray  # (m, t, r)  V
-    results: list[Result]
+    rows: list[Row]
 
 
 class _Data(NamedTuple):
@@ -63,13 +44,13 @@ class _Data(NamedTuple):
     about: str
 
 
-def run(size: Size, tell: Callable[[Result], None]) -> Demo:
-    """Fit models of rank 1, 2 and of full rank; `tell` hears of each."""
+def run(size: Size, tell: Callable[[Row], None]) -> Demo:
+    """Fit models of rank 1, 2 and of full rank; `tell` takes the row of each."""
     every = _digits() if importlib.util.find_spec("sklearn") else _made_up()
     order = np.random.default_rng(0).permutation(len(every.x))
     train, test = order[: size.matrices], order[size.matrices : size.matrices + 500]
     x, y = every.x[train], every.y[train]
-    results = []
+    rows = []
     for rank in _RANKS:
         done = classifier.fit(
             x,
@@ -86,25 +67,28 @@ def run(size: Size, tell: Callable[[Result], None]) -> Demo:
         trace = [np.asarray(trace.objective) for trace in done.traces]
         longest = max(len(part) for part in trace)
         padded = [np.pad(part, (0, longest - len(part)), "edge") for part in trace]
-        result = Result(
-            f"sblr, rank {rank}",
-            100 * float(is_right.mean()),
-            sum(part.size for part in parts),
-            sum(int((part != 0).sum()) for part in parts),
-            done.seconds,
-            np.sum(padded, axis=0),
-        )
-        tell(result)
-        results.append(result)
-    full = _logistic_regression(every, train, test)
-    tell(full)
+        weights = np.concatenate([np.ravel(part) for part in parts])
+        cells, along = _cells(is_right, weights), {"objective": np.sum(padded, axis=0)}
+        name = f"sblr, rank {rank}"
+        rows.append(Row(name, cells, done.seconds, along, kind="model"))
+        tell(rows[-1])
+    rows.append(_logistic_regression(every, train, test))
+    tell(rows[-1])
     return Demo(
         about=every.about.format(len(train), len(test)),
         classes=[str(c) for c in model.classes],
         left=np.asarray(model.params.left),
         right=np.asarray(model.params.right),
-        results=[*results, full],
+        rows=rows,
     )
+
+
+def _cells(is_right: np.ndarray, weights: np.ndarray) -> dict[str, str]:
+    return {
+        "accuracy": f"{100 * is_right.mean():.1f} %",
+        "weights": f"{weights.size:,}",
+        "not 0": f"{int((weights != 0).sum()):,}",
+    }
 
 
 def _digits() -> _Data:
@@ -132,8 +116,8 @@ def _made_up() -> _Data:
     return _Data(x, y, about)
 
 
-def _logistic_regression(every: _Data, train: np.ndarray, test: np.ndarray) -> Result:
-    """Fit a weight a pixel with a ridge, all classes jointly (FISTA)."""
+def _logistic_regression(every: _Data, train: np.ndarray, test: np.ndarray) -> Row:
+    """Fit one weight per pixel with a ridge, all classes jointly (FISTA)."""
     scaling = classifier.scaling_of(every.x[train], "global")
     labelled, classes = streams.matrices.label_matrices(
         scaling(every.x[train]), every.y[train]
@@ -149,31 +133,15 @@ def _logistic_regression(every: _Data, train: np.ndarray, test: np.ndarray) -> R
     )
     compiled = program.lower(labelled).compile()
     began = time.perf_counter()
-    state, trace, number = jax.block_until_ready(compiled(labelled))
+    state, _, _ = jax.block_until_ready(compiled(labelled))
     seconds = time.perf_counter() - began
     params = fista.final_params(state)
     found = matrix_logit.scores(params, jnp.asarray(scaling(every.x[test])))
     scores = np.pad(np.asarray(found), ((0, 0), (0, 1)))  # the reference class
-    weights = np.asarray(params.weights)
-    return Result(
-        "logistic regression",
-        100 * float((classes[scores.argmax(1)] == every.y[test]).mean()),
-        weights.size,
-        int((weights != 0).sum()),
-        seconds,
-        np.asarray(trace.objective)[: int(number)],
+    cells = _cells(
+        classes[scores.argmax(1)] == every.y[test], np.asarray(params.weights)
     )
-
-
-def cells(result: Result) -> tuple[str, ...]:
-    """Return the row of a model in the table."""
-    return (
-        result.name,
-        f"{result.accuracy:.1f} %",
-        f"{result.num_parameters:,}",
-        f"{result.num_nonzero:,}",
-        f"{result.seconds:.2f} s",
-    )
+    return Row("logistic regression", cells, seconds, {}, kind="model")
 
 
 def section(demo: Demo) -> list[str]:
@@ -183,7 +151,7 @@ def section(demo: Demo) -> list[str]:
         f"<p>{demo.about} Sparse bilinear logistic regression scores a matrix X by "
         "tr(U<sup>T</sup>XV): a weight for each row and for each column, many of them "
         "exactly 0, in the place of one for each entry.</p>",
-        table(HEAD, [cells(result) for result in demo.results]),
+        rows_table(demo.rows),
         picture(
             lambda figure: _draw_patterns(figure, demo),
             "What each class looks for: U (left of each square), V (above it) and "
@@ -229,8 +197,6 @@ def _composed(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 def _draw_course(figure: Any, demo: Demo) -> None:
     axes = figure.subplots()
-    for result, colour in zip(demo.results[:-1], (ORANGE, BLUE), strict=True):
-        iterations = np.arange(1, len(result.objective) + 1)
-        axes.plot(iterations, result.objective, color=colour, label=result.name)
+    draw_curves(axes, demo.rows[:-1], "objective", _COLOURS)
     axes.set(xscale="log", xlabel="iteration", ylabel="objective")
     axes.legend(fontsize=9)

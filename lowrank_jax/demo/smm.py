@@ -16,13 +16,13 @@ from lowrank_jax.batch.smm import fobos
 from lowrank_jax.data.bisymbols import alphabet_of, encode_words
 from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.data.made.words import spelling_task
-from lowrank_jax.demo import Size
-from lowrank_jax.estimators.speller import WordTagger
-from lowrank_jax.report.page import BLUE, GREY, ORANGE, picture, table
+from lowrank_jax.demo import Row, Size, draw_curves, marked, rows_table
+from lowrank_jax.estimators.speller import Speller
+from lowrank_jax.report.page import BLUE, GREY, ORANGE, picture
 
-__all__ = ["HEAD", "Demo", "Result", "cells", "run", "section"]
+__all__ = ["TITLE", "Demo", "run", "section"]
 
-HEAD = ("penalty", "accuracy", "rank", "gap", "training")
+TITLE = "Words: an output for each letter"
 _BASIS: dict[str, Any] = {"order": 3, "lower_orders": "none", "unfolding": "last"}
 # Strength for each training word, and step: the best of some on tasks of other seeds.
 _SETTINGS: dict[str, tuple[str, float, float]] = {
@@ -35,54 +35,30 @@ _NUM_WORDS = 12
 _EVERY = 10
 
 
-class Result(NamedTuple):
-    """One penalty.
-
-    Attributes:
-      name: of the penalty.
-      iterations: at which the test words were tagged.
-      accuracies: of their letters, percent.
-      values: (n,) singular values of the table of scores at the end.
-      gap: between objective and lower bound at the end, percent; nan without a bound.
-      seconds: of the training, compilation left out.
-      predicted: (num_tokens,) outputs for the test letters.
-    """
-
-    name: str
-    iterations: list[int]
-    accuracies: list[float]
-    values: np.ndarray
-    gap: float
-    seconds: float
-    predicted: np.ndarray
-
-    @property
-    def rank(self) -> int:
-        """Of the table, up to rounding."""
-        return int((self.values > 1e-4 * self.values[0]).sum())
-
-
 class Demo(NamedTuple):
     """What the section shows."""
 
     train: Corpus
     test: Corpus
     num_states: int
-    results: list[Result]
+    rows: list[Row]
+    predicted: np.ndarray  # (num_tokens,) outputs for the test letters by the last
 
 
-def run(size: Size, tell: Callable[[Result], None]) -> Demo:
-    """Train with each penalty; `tell` hears of each."""
+def run(size: Size, tell: Callable[[Row], None]) -> Demo:
+    """Train with each penalty; `tell` takes the row of each."""
     train, test, truth = spelling_task(size.words, 400, seed=0, noise=0.05)
-    results = []
+    rows = []
     for name in _SETTINGS:
-        result = _train(name, train, test, size.iterations)
-        tell(result)
-        results.append(result)
-    return Demo(train, test, len(truth.moves), results)
+        row, predicted = _train(name, train, test, size.iterations)
+        tell(row)
+        rows.append(row)
+    return Demo(train, test, len(truth.moves), rows, predicted)
 
 
-def _train(name: str, train: Corpus, test: Corpus, number: int) -> Result:
+def _train(
+    name: str, train: Corpus, test: Corpus, number: int
+) -> tuple[Row, np.ndarray]:
     alphabet = alphabet_of(train)
     lattice = jax.device_put(
         streams.words.lattice(alphabet, encode_words(alphabet, train))
@@ -103,30 +79,19 @@ def _train(name: str, train: Corpus, test: Corpus, number: int) -> Result:
         seconds += done.seconds
         if (done.pass_index + 1) % _EVERY == 0 or done.pass_index + 1 == number:
             params = fobos.final_params(done.state, "average")
-            predicted = WordTagger(alphabet, params, _BASIS).predict(test)
+            predicted = Speller.from_params(alphabet, params, _BASIS).predict(test)
             iterations.append(done.pass_index + 1)
             accuracies.append(metrics.token_accuracy(test.labels, predicted))
     last = np.asarray(fobos.final_params(done.state)[0])
-    return Result(
-        name,
-        iterations,
-        accuracies,
-        np.linalg.svd(last, compute_uv=False),
-        100 * float(done.trace.gap) if name == "spectral" else float("nan"),
-        seconds,
-        predicted,
-    )
-
-
-def cells(result: Result) -> tuple[str, ...]:
-    """Return the row of a penalty in the table."""
-    return (
-        result.name,
-        f"{result.accuracies[-1]:.1f} %",
-        str(result.rank),
-        "-" if np.isnan(result.gap) else f"{result.gap:.1f} %",
-        f"{result.seconds:.2f} s",
-    )
+    values = np.linalg.svd(last, compute_uv=False)
+    values = values[values > 1e-4 * values[0]]  # others are 0 up to rounding
+    cells = {
+        "accuracy": f"{accuracies[-1]:.1f} %",
+        "rank": str(len(values)),
+        "gap": f"{100 * float(done.trace.gap):.1f} %" if name == "spectral" else "-",
+    }
+    along = {"at": iterations, "accuracy": accuracies, "values": values}
+    return Row(name, cells, seconds, along, kind="penalty"), predicted
 
 
 def section(demo: Demo) -> list[str]:
@@ -139,10 +104,10 @@ def section(demo: Demo) -> list[str]:
         f"learn from, and {demo.test.num_sentences:,} to test on. A table scores three "
         "neighbouring pairs of letter and output; a penalty on its singular values "
         "looks for an automaton of few states behind it.</p>",
-        table(HEAD, [cells(result) for result in demo.results]),
-        '<p class="small">Accuracy of the test letters, by the averaged table; rank of '
-        "the last one; the gap is between the objective and a lower bound on the "
-        "optimum (DR-M2).</p>",
+        rows_table(demo.rows),
+        '<p class="small">Accuracy on the test letters is by the averaged table, the '
+        "rank is of the last table. The gap is between the objective and a lower bound "
+        "on the optimum (DR-M2).</p>",
         "<p>Some test words with the outputs found by the <b>spectral</b> penalty; "
         "wrong ones in red:</p>",
         _words(demo),
@@ -161,29 +126,25 @@ def _words(demo: Demo) -> str:
     """Show some words, each letter with its output, wrong ones marked."""
     letters, gold = demo.test.columns[0], demo.test.labels
     assert gold is not None
-    found, offsets = demo.results[-1].predicted, demo.test.offsets
+    found, offsets = demo.predicted, demo.test.offsets
     words = []
     for begin, end in zip(offsets[:_NUM_WORDS], offsets[1:], strict=False):
         spans = []
         for i in range(begin, end):
-            kind = "word" if found[i] == gold[i] else "word wrong"
             sound = html.escape(str(found[i])[1:])
             shown = f"{html.escape(letters[i])}<sub>{sound}</sub>"
-            spans.append(f'<span class="{kind}">{shown}</span>')
+            spans.append(marked(shown, found[i] == gold[i]))
         words.append(f'<span style="display:inline-block">{"".join(spans)}</span>')
     return "<p>" + " &ensp; ".join(words) + "</p>"
 
 
 def _draw(figure: Any, demo: Demo) -> None:
     course, spectrum = figure.subplots(1, 2)
-    for result in demo.results:
-        look = {"color": _COLOURS[result.name], "label": result.name}
-        course.plot(result.iterations, result.accuracies, **look)
-        values = np.where(
-            result.values > 1e-4 * result.values[0], result.values, np.nan
-        )
+    draw_curves(course, demo.rows, "accuracy", _COLOURS)
+    for row in demo.rows:
+        values = row.along["values"]
         places = np.arange(1, len(values) + 1)
-        spectrum.plot(places, values, marker=".", **look)
+        spectrum.plot(places, values, marker=".", color=_COLOURS[row.name])
     course.set(xlabel="iteration", title="test accuracy, %")
     spectrum.set(xlabel="number", title="singular values", yscale="log")
     names = course.get_legend_handles_labels()

@@ -14,17 +14,17 @@ import numpy as np
 from lowrank_jax import loops, metrics, streams
 from lowrank_jax.data import lists
 from lowrank_jax.data.made.lists import reranking_task
-from lowrank_jax.demo import Size
+from lowrank_jax.demo import Row, Size, draw_curves, rows_table
 from lowrank_jax.estimators import reranker as choosing
 from lowrank_jax.models import candidates, tensor
 from lowrank_jax.models.tensor import Shape
 from lowrank_jax.online import rerank, tensor_mira
-from lowrank_jax.report.page import BLUE, GREEN, GREY, ORANGE, picture, table
+from lowrank_jax.report.page import BLUE, GREEN, GREY, ORANGE, picture
 from lowrank_jax.types import Learner
 
-__all__ = ["HEAD", "Demo", "Result", "cells", "run", "section"]
+__all__ = ["TITLE", "Demo", "run", "section"]
 
-HEAD = ("learner", "quality", "weights", "training")
+TITLE = "Lists: the best of some candidates"
 _SIZES, _NUM_COMPONENTS = (20, 20), 2
 _NUM_PASSES, _NUM_TEST = 8, 400
 _MAX_STEP = 0.1  # C; the best of some on tasks of other seeds, for all learners
@@ -36,30 +36,14 @@ _COLOURS = {
 }
 
 
-class Result(NamedTuple):
-    """One learner.
-
-    Attributes:
-      name: of the learner.
-      quality: (num_passes,) of the candidates it chooses from the test lists.
-      num_parameters: of the model.
-      seconds: of all passes, compilation left out.
-    """
-
-    name: str
-    quality: list[float]
-    num_parameters: int
-    seconds: float
-
-
 class Demo(NamedTuple):
     """What the section shows."""
 
     num_train: int
     base: float  # quality of the first candidates
-    results: list[Result]
+    rows: list[Row]
     planted: np.ndarray  # (n_1, n_2) the true weights, each in its cell
-    found: np.ndarray  # (n_1, n_2) those of the last learner
+    found: np.ndarray  # (n_1, n_2) the weights of the last learner
 
 
 class _Task(NamedTuple):
@@ -70,8 +54,8 @@ class _Task(NamedTuple):
     test_lists: lists.Lists
 
 
-def run(size: Size, tell: Callable[[Result], None]) -> Demo:
-    """Train all learners; `tell` hears of each."""
+def run(size: Size, tell: Callable[[Row], None]) -> Demo:
+    """Train all learners; `tell` takes the row of each."""
     train, test, truth = reranking_task(
         size.lists, _NUM_TEST, seed=0, sizes=_SIZES, noise=0.3, shuffled=False
     )
@@ -91,21 +75,21 @@ def run(size: Size, tell: Callable[[Result], None]) -> Demo:
             max_step_size=_MAX_STEP,
         )
 
-    results = []
+    rows = []
     for name, learner, model in (
         ("perceptron", rerank.learner(rule="perceptron"), linear),
         ("MIRA", rerank.learner(max_step_size=_MAX_STEP), linear),
         ("Tensor-MIRA, paper", tensor_learner("paper"), folded),
         ("Tensor-MIRA, descent", tensor_learner("bcd"), folded),
     ):
-        result, params = _train(name, task, learner, model)
-        tell(result)
-        results.append(result)
+        row, params = _train(name, task, learner, model)
+        tell(row)
+        rows.append(row)
     left, right = (np.asarray(part) for part in params)
     return Demo(
         num_train=size.lists,
         base=metrics.quality_of(test, np.zeros(_NUM_TEST, int)).base,
-        results=results,
+        rows=rows,
         planted=truth.weights.reshape(_SIZES, order="F"),
         found=np.einsum("hi,hj->ij", left, right),
     )
@@ -122,9 +106,7 @@ def _chooser(scores: Callable[..., Any]) -> Callable[..., Any]:
     return jax.jit(functools.partial(choosing.choose, scores))
 
 
-def _train(
-    name: str, task: _Task, learner: Learner, model: _Model
-) -> tuple[Result, Any]:
+def _train(name: str, task: _Task, learner: Learner, model: _Model) -> tuple[Row, Any]:
     choose = _chooser(model.scores)
     quality, seconds = [], 0.0
     for done in loops.passes(
@@ -134,33 +116,25 @@ def _train(
         chosen = choose(params, task.test)
         quality.append(metrics.quality_of(task.test_lists, chosen).chosen)
         seconds += done.seconds
-    return Result(name, quality, model.num_parameters, seconds), params
-
-
-def cells(result: Result) -> tuple[str, ...]:
-    """Return the row of a learner in the table."""
-    return (
-        result.name,
-        f"{result.quality[-1]:.3f}",
-        f"{result.num_parameters:,}",
-        f"{result.seconds:.2f} s",
-    )
+    cells = {"quality": f"{quality[-1]:.3f}", "weights": f"{model.num_parameters:,}"}
+    return Row(name, cells, seconds, {"quality": quality}), params
 
 
 def section(demo: Demo) -> list[str]:
     """Return the section; HTML."""
     return [
         "<h2>Lists: a weight vector folded into a tensor</h2>",
-        "<p>To choose the best candidate from a list; there are "
+        "<p>The task is to choose the best candidate of a list. There are "
         f"{demo.num_train:,} lists to learn from, with noise, and {_NUM_TEST:,} to "
         f"test on. Each of the {demo.planted.size:,} features is a pair of properties, "
         "and its true weight a product of two numbers. Tensor-MIRA lays the weights "
         f"out as a table of {_SIZES[0]} x {_SIZES[1]} and learns "
         f"{_NUM_COMPONENTS * sum(_SIZES)} numbers in their place. The paper's step can "
         "make its own objective worse; block descent never does.</p>",
-        table(HEAD, [cells(result) for result in demo.results]),
+        rows_table(demo.rows),
         '<p class="small">Mean quality of the chosen candidates, between 0 (the worst '
-        f"of its list) and 1 (the best); to take the first gives {demo.base:.3f}.</p>",
+        "of its list) and 1 (the best). The first candidates have "
+        f"{demo.base:.3f}.</p>",
         picture(
             lambda figure: _draw_quality(figure, demo),
             "Quality of what is chosen from the test lists, after each pass.",
@@ -177,11 +151,7 @@ def section(demo: Demo) -> list[str]:
 
 def _draw_quality(figure: Any, demo: Demo) -> None:
     axes = figure.subplots()
-    for result in demo.results:
-        passes = range(1, len(result.quality) + 1)
-        axes.plot(
-            passes, result.quality, color=_COLOURS[result.name], label=result.name
-        )
+    draw_curves(axes, demo.rows, "quality", _COLOURS)
     axes.set(xlabel="pass", ylabel="test quality")
     axes.xaxis.get_major_locator().set_params(integer=True)
     figure.legend(fontsize=9, loc="outside upper left", ncols=2)

@@ -1,1 +1,52 @@
-"""What a user holds: models that fit, predict, save and load."""
+"""What a user holds: models that fit, predict, score, save and load.
+
+All are used in scikit-learn's habit. The constructor takes settings and nothing else,
+`fit` returns the object itself, and the names of what was learned end in ``_``.
+"""
+
+from typing import Any
+
+from lowrank_jax import lazy
+from lowrank_jax.store.files import Path
+
+_NAMES = {
+    "BilinearClassifier": "classifier:BilinearClassifier",
+    "Reranker": "reranker:Reranker",
+    "Speller": "speller:Speller",
+    "Tagger": "tagger:Tagger",
+    "classifier": "classifier",
+    "labelling": "labelling",
+    "learners": "learners",
+    "reranker": "reranker",
+    "speller": "speller",
+    "tagger": "tagger",
+    "training": "training",
+}
+
+__all__, __getattr__, __dir__ = lazy.attach(__name__, _NAMES)
+__all__ += ["load"]
+
+#: Module and class of each kind of model folder.
+_KINDS = {
+    "tagger": "tagger:Tagger",
+    "word tagger": "speller:Speller",
+    "matrix classifier": "classifier:BilinearClassifier",
+    "reranker": "reranker:Reranker",
+}
+
+
+def load(folder: Path) -> Any:
+    """Read a model folder of any kind.
+
+    Args:
+      folder: Folder that `save` or a command wrote.
+
+    Raises:
+      InputError: If there is no model, or it is unfinished, of another version, cut
+        short or damaged.
+    """
+    from lowrank_jax.store.folder import kind_of
+
+    get = lazy.attach(__name__, _KINDS)[1]
+    kind = kind_of(folder)
+    return get(kind if kind in _KINDS else "tagger").load(folder)

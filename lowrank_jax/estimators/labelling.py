@@ -1,7 +1,7 @@
 """Label the tokens of encoded sentences with the parameters of a model."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -10,14 +10,23 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lowrank_jax import checks
+from lowrank_jax import checks, decode
 from lowrank_jax.data.sequences import Sequences, Space
-from lowrank_jax.decode import Scores, best_path, best_path_batch
-from lowrank_jax.streams.padding import length_buckets, pad_sequences
-from lowrank_jax.streams.sentences import Stream
+from lowrank_jax.decode import Scores, best_path
+from lowrank_jax.streams.sentences import Stream, stream
 from lowrank_jax.types import Sentence
 
-__all__ = ["predict", "predict_batch"]
+__all__ = [
+    "groups",
+    "k_best",
+    "marginals",
+    "num_parameters",
+    "predict",
+    "predict_batch",
+    "predict_jitted",
+]
+
+_SHORT = 256  # sentences up to this length are decoded in one window
 
 
 def predict(
@@ -26,9 +35,9 @@ def predict(
     """Label every token of a corpus, sentence by sentence; pure, to be jitted.
 
     Args:
-      scores: of the model: `models.linear.scores` or `models.bilinear.scores`.
-      params: of the model.
-      corpus: from `streams.sentences.stream`.
+      scores: `models.linear.scores` or `models.bilinear.scores`.
+      params: Parameters of the model.
+      corpus: Stream from `streams.sentences.stream`.
 
     Returns:
       (num_tokens,) int32 labels.
@@ -56,7 +65,7 @@ def _predict_padded(
         lambda part: part.reshape(num_sentences, num_positions, *part.shape[1:]), found
     )
     scores = model.with_transitions(params, *found)
-    return best_path_batch(scores.unary, scores.pairwise, lengths).labels
+    return decode.best_path_batch(scores.unary, scores.pairwise, lengths).labels
 
 
 def predict_batch(
@@ -74,19 +83,21 @@ def predict_batch(
 
     Args:
       model: `models.linear` or `models.bilinear`.
-      params: of the model.
-      sequences: from `features`.
-      max_tokens: padded positions at a time; bounds the memory.
+      params: Parameters of the model.
+      sequences: Sentences from `features`.
+      max_tokens: Number of padded positions at a time, which bounds the memory.
 
     Returns:
       (num_tokens,) int32 labels.
     """
+    from lowrank_jax.streams.padding import length_buckets, pad_sequences
+
     checks.whole(max_tokens=max_tokens)
     offsets = np.asarray(sequences.offsets)
     lengths = np.diff(offsets)
     labels = np.zeros(sequences.num_tokens, np.int32)
     for indices, length in length_buckets(lengths):
-        # One shape a length: the last group is filled up with empty sentences.
+        # One shape per length: the last group is filled up with empty sentences.
         size = min(len(indices), max(1, max_tokens // length))
         for begin in range(0, len(indices), size):
             group = indices[begin : begin + size]
@@ -98,3 +109,95 @@ def predict_batch(
             where = (offsets[group][:, None] + np.arange(length))[mask]
             labels[where] = np.asarray(found)[: len(group)][mask]
     return labels
+
+
+def groups(
+    sequences: Sequences,
+) -> Iterator[tuple[np.ndarray, np.ndarray, Stream]]:
+    """Yield token indices, sentence indices and stream of groups of like length.
+
+    One very long sentence must not give all others its window.
+    """
+    counts = np.diff(np.asarray(sequences.offsets))
+    lengths = np.maximum(counts, 1)
+    level = np.ceil(np.log2(np.maximum(lengths / _SHORT, 1)) / 2)
+    for value in np.unique(level).tolist():
+        sentences = np.flatnonzero(level == value)
+        tokens = np.flatnonzero(np.repeat(level == value, counts))
+        window = -(-int(lengths[sentences].max()) // 32) * 32
+        part = _padded(sequences, tokens, counts[sentences])
+        yield tokens, sentences, stream(part, window=window)
+
+
+#: `predict` as one program per model and shape.
+predict_jitted = jax.jit(predict, static_argnums=0)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def k_best(scores: Any, k: int, params: Any, corpus: Stream, index: jax.Array) -> Any:
+    """Return the k best paths of one sentence, as `decode.k_best_paths` does."""
+    sentence = corpus.example(index)
+    return decode.k_best_paths(scores(params, sentence), k, sentence.length)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def marginals(scores: Any, params: Any, corpus: Stream, index: jax.Array) -> jax.Array:
+    """Return the probability of each label at each token of one sentence."""
+    sentence = corpus.example(index)
+    return decode.marginals(scores(params, sentence), sentence.length).unary
+
+
+def num_parameters(
+    space: Space,
+    *,
+    model: str = "linear",
+    rank: int = 1,
+    num_zero_order: int | None = None,
+    num_first_order: int | None = None,
+) -> int:
+    r"""Count the weights of a first-order tagger.
+
+    With :math:`S` labels and one more column for the start of a sentence, a 0-order
+    feature has :math:`S` weights. A first-order feature has :math:`S (S + 1)` weights
+    in the linear model (BOL-Eq3) and :math:`r (2 S + 1)`, the sizes of
+    :math:`\alpha_k` and :math:`\beta_k`, in the bilinear model of rank :math:`r`
+    (BOL-Eq5). Label transitions are a full :math:`S (S + 1)` in both.
+
+    Args:
+      space: Sizes of the model.
+      model: ``"linear"`` or ``"bilinear"``.
+      rank: Rank of each block of the bilinear model.
+      num_zero_order: Number of features in 0-order columns, from
+        `Encoder.num_zero_order`. None takes all if there is such a column.
+      num_first_order: Number of features in first-order columns; None as above.
+    """
+    checks.choice(("linear", "bilinear"), model=model)
+    checks.whole(rank=rank)
+    if num_zero_order is None:
+        num_zero_order = space.num_features if space.zero_order else 0
+    if num_first_order is None:
+        num_first_order = space.num_features if space.first_order else 0
+    num_labels = space.num_labels
+    full = num_labels * (num_labels + 1)
+    block = full if model == "linear" else rank * (2 * num_labels + 1)
+    transitions = full if space.has_transitions else 0
+    return num_zero_order * num_labels + num_first_order * block + transitions
+
+
+def _padded(sequences: Sequences, tokens: np.ndarray, lengths: np.ndarray) -> Sequences:
+    """Take tokens and fill up to a round number, so that few shapes are compiled."""
+    num_tokens, num_sentences = _round_up(tokens.size, 512), _round_up(lengths.size, 32)
+    space = sequences.space
+    shape = (num_tokens, len(space.orders))
+    feature_ids = np.full(shape, space.num_features, np.int32)
+    feature_ids[: tokens.size] = sequences.feature_ids[tokens]
+    offsets = np.full(num_sentences + 1, tokens.size, np.int32)
+    offsets[: lengths.size + 1] = np.concatenate([[0], np.cumsum(lengths)])
+    return Sequences(feature_ids, np.zeros(num_tokens, np.int32), offsets, space)
+
+
+def _round_up(number: int, least: int) -> int:
+    """Round up to one of four sizes between two powers of 2."""
+    number = max(number, least)
+    step = 1 << max(0, number.bit_length() - 3)
+    return -(-number // step) * step

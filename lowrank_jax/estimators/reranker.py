@@ -1,9 +1,9 @@
-"""A trained reranker: its weights, what its features are called, and its folder."""
+"""A reranker: chooses one candidate from each list."""
 
 import dataclasses
 import functools
+import hashlib
 import json
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,113 +12,259 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lowrank_jax import streams
+from lowrank_jax import checks, loops, metrics, streams
 from lowrank_jax.checks import InputError
-from lowrank_jax.data.lists import Lists, remap
+from lowrank_jax.data.lists import Lists, drop_shared, remap
+from lowrank_jax.estimators import learners, training
+from lowrank_jax.estimators.base import Estimator
+from lowrank_jax.features import mapping as mappings
 from lowrank_jax.models import tensor
 from lowrank_jax.models.candidates import best, linear_scores
 from lowrank_jax.store import folder as model_folder
+from lowrank_jax.store.files import Path
 
-__all__ = ["KIND", "RerankModel", "choose"]
+__all__ = ["Reranker", "choose", "tensor_shape"]
 
-KIND = "reranker"
+_KIND = "reranker"
 _NAMES, _PLACE = "names", "place"
 
-Path = str | os.PathLike[str]
+
+def tensor_shape(
+    num_features: int,
+    order: int = 2,
+    num_components: int = 1,
+    mapping: str = "surrogate",
+) -> tensor.Shape:
+    """Return the mode sizes of a tensor model for so many features.
+
+    Args:
+      num_features: V.
+      order: D, modes of the tensor; their sizes follow from the number of features.
+      num_components: H, outer products that the tensor is a sum of.
+      mapping: Features are laid out by the weights of a perceptron after one pass
+        (``"surrogate"``) or in the order of their ids (``"sequential"``).
+    """
+    checks.whole(order=order, num_components=num_components)
+    checks.choice(("surrogate", "sequential"), mapping=mapping)
+    return tensor.Shape(tensor.mode_sizes(num_features, order), num_components)
 
 
-@dataclasses.dataclass(frozen=True)
-class RerankModel:
+class Reranker(Estimator):
     """Chooses a candidate from each list.
 
     Attributes:
-      params: a table (V + 1,) of a linear model, or for each mode (H, n_d).
-      num_features: V.
-      names: the id of each name, of lists read from JSON; None where ids are numbers.
-      place: (V,) cell of each feature in the tensor; None for a linear model.
-      learner: its name.
-      settings: of the learner, ready for JSON.
-      metadata: what else is to be known of the training, ready for JSON.
+      params_: Table (V + 1,) of a linear model, or one array (H, n_d) per mode.
+      num_features_: V.
+      names_: Id of each name, for lists read from JSON; None if ids are numbers.
+      place_: (V,) cell of each feature in the tensor; None for a linear model.
+      history_: One entry per pass: number of updates, loss, seconds.
+      settings_: All settings of the learner, ready for JSON.
+      training_: Summary of the training, ready for JSON.
     """
 
-    params: Any
-    num_features: int
-    names: Mapping[str, int] | None
-    place: np.ndarray | None
-    learner: str
-    settings: Mapping[str, Any]
-    metadata: Mapping[str, Any]
+    def __init__(
+        self,
+        learner: str = "tm",
+        num_passes: int | None = None,
+        seed: int = 0,
+        **hyperparameters: Any,
+    ) -> None:
+        """Keep the settings; `fit` checks them.
+
+        Args:
+          learner: ``"tm"``, ``"mira"`` or ``"perceptron"``.
+          num_passes: Number of passes over the lists. None takes 5.
+          seed: Seed of the order of lists and of a random start.
+          **hyperparameters: Arguments of the ``learner`` function of the learner, and
+            for ``"tm"`` of `tensor_shape`.
+        """
+        self.learner = learner
+        self.num_passes = num_passes
+        self.seed = seed
+        self.hyperparameters = hyperparameters
+
+    @classmethod
+    def from_params(
+        cls,
+        params: Any,
+        num_features: int,
+        *,
+        place: np.ndarray | None = None,
+        names: Mapping[str, int] | None = None,
+        learner: str = "tm",
+        settings: Mapping[str, Any] | None = None,
+        training: Mapping[str, Any] | None = None,
+    ) -> "Reranker":
+        """Return a fitted reranker with given weights.
+
+        Args:
+          params: Table (V + 1,) of a linear model, or one array (H, n_d) per mode.
+          num_features: V.
+          place: (V,) cell of each feature in the tensor; None for a linear model.
+          names: Id of each name; None if ids are numbers.
+          learner: Name of the learner that made them.
+          settings: Its settings, ready for JSON.
+          training: Summary of the training, ready for JSON.
+        """
+        plain, about = dict(settings or {}), dict(training or {})
+        given = learners.without_json(plain)
+        model = cls(learner, about.get("epochs"), about.get("seed", 0), **given)
+        model.params_, model.num_features_ = params, num_features
+        model.place_, model.names_ = place, names
+        model.settings_, model.training_ = plain, about
+        return model
 
     @property
     def num_parameters(self) -> int:
-        """How many numbers there are to learn."""
-        if self.place is None:
-            return self.num_features
-        return sum(int(np.prod(part.shape)) for part in self.params)
+        """Number of weights of the model."""
+        if self.place_ is None:
+            return self.num_features_
+        return sum(int(np.prod(part.shape)) for part in self.params_)
 
-    def scores(self, lists: Lists) -> np.ndarray:
-        """Return the score of each candidate, (num_candidates,)."""
-        if lists.num_features != self.num_features:
-            raise InputError(
-                f"The lists have {lists.num_features} features where the model has "
-                f"{self.num_features}; read them with the names of the model."
-            )
-        if lists.num_lists == 0:
-            return np.zeros(0, np.float32)
-        if self.place is not None:
-            sizes = tuple(part.shape[1] for part in self.params)
-            lists = remap(lists, self.place, tensor.Shape(sizes).num_cells)
-        with _precision(self.params):
-            found = _scores(
-                self.place is not None, self.params, streams.lists.stream(lists)
-            )
-        counts = np.diff(np.asarray(lists.list_offsets))
-        is_there = np.arange(found.shape[1])[None] < counts[:, None]
-        return np.asarray(found)[is_there]
+    def check(self) -> None:
+        """Raise `InputError` unless the settings make sense."""
+        self._learner(1)
 
-    def choose(self, lists: Lists) -> np.ndarray:
-        """Return the candidate of the highest score of each list, from 0."""
-        return _best(lists, self.scores(lists))
-
-    def save(self, folder: Path, extra: Mapping[str, bytes] | None = None) -> None:
-        """Write the model, replacing an earlier one when this one is complete.
+    def fit(
+        self,
+        X: Lists,
+        y: np.ndarray | None = None,
+        *,
+        names: Mapping[str, int] | None = None,
+        run: Callable[[training.Job], training.Outcome] = training.run,
+    ) -> "Reranker":
+        """Train on lists of known quality and return the object itself.
 
         Args:
-          folder: where; made if it is not there.
-          extra: further files by name.
+          X: Candidate lists.
+          y: (num_candidates,) qualities in 0..1. None takes the qualities of the lists.
+          names: Id of each name, from `data.read_json_lists`, kept with the model.
+          run: Function that does the job; the command line adds checkpoints.
+        """
+        lists = X if y is None else dataclasses.replace(X, quality=np.asarray(y))
+        learner, plain, shape = self._learner(lists.num_features)
+        module = learners.module_of(self._spec)
+        with jax.enable_x64(plain["dtype"] == "float64"):
+            short = drop_shared(lists)  # rankings and updates stay as they are
+            place = None
+            if shape is not None:
+                place = _place_features(short, shape, plain["mapping"], self.seed)
+                short = remap(short, place, shape.num_cells)
+            job = training.Job(
+                learner=learner,
+                stream=streams.lists.stream(short),
+                unit="lists",
+                num_examples=lists.num_lists,
+                seed=self.seed,
+                num_passes=self.num_passes or self._spec.num_passes,
+                settings={
+                    "learner": self.learner,
+                    "settings": plain,
+                    "seed": self.seed,
+                    "data": _fingerprint(lists, names),
+                },
+            )
+            outcome = run(job)
+            params = jax.block_until_ready(jax.jit(module.final_params)(outcome.state))
+        self.params_, self.num_features_ = params, lists.num_features
+        self.place_, self.names_, self.settings_ = place, names, plain
+        self.training_ = {
+            "learner": self.learner,
+            "settings": plain,
+            "seed": self.seed,
+            "epochs": len(outcome.history),
+            "num_lists": lists.num_lists,
+            "num_candidates": lists.num_candidates,
+            "num_features": lists.num_features,
+            "sizes": None if shape is None else list(shape.sizes),
+            "compile_seconds": outcome.compile_seconds,
+            "train_seconds": outcome.seconds,
+            "history": outcome.history,
+        }
+        return self
+
+    def decision_function(self, X: Lists) -> np.ndarray:
+        """Return the score of each candidate, (num_candidates,)."""
+        if X.num_features != self.num_features_:
+            raise InputError(
+                f"The lists have {X.num_features} features where the model has "
+                f"{self.num_features_}; read them with the names of the model."
+            )
+        if X.num_lists == 0:
+            return np.zeros(0, np.float32)
+        lists = X
+        if self.place_ is not None:
+            sizes = tuple(part.shape[1] for part in self.params_)
+            lists = remap(X, self.place_, tensor.Shape(sizes).num_cells)
+        is_tensor, corpus = self.place_ is not None, streams.lists.stream(lists)
+        with _precision(self.params_):
+            found = np.asarray(_scores(is_tensor, self.params_, corpus))
+        counts = np.diff(np.asarray(lists.list_offsets))
+        return found[np.arange(found.shape[1])[None] < counts[:, None]]
+
+    def predict(self, X: Lists) -> np.ndarray:
+        """Return the candidate of the highest score of each list, from 0."""
+        scores = self.decision_function(X)
+        if X.num_lists == 0:
+            return np.zeros(0, np.int32)
+        parts = np.split(scores, np.asarray(X.list_offsets)[1:-1])
+        return np.array([part.argmax() for part in parts], np.int32)
+
+    def score(self, X: Lists, y: np.ndarray | None = None) -> float:
+        """Return the mean quality of the chosen candidates.
+
+        Args:
+          X: Candidate lists.
+          y: (num_candidates,) qualities in 0..1. None takes the qualities of the lists.
+        """
+        lists = X if y is None else dataclasses.replace(X, quality=np.asarray(y))
+        return metrics.quality_of(lists, self.predict(lists)).chosen
+
+    def save(self, folder: Path, *, keep_checkpoint: bool = False) -> None:
+        """Write the model folder, replacing an earlier one when this one is complete.
+
+        Args:
+          folder: Place of the model; made if it is missing.
+          keep_checkpoint: If true, a checkpoint in the earlier folder stays.
+
+        Raises:
+          InputError: If the folder holds a model of another kind or foreign files.
         """
         arrays: dict[str, np.ndarray] = {}
-        if self.place is None:
-            arrays["weights"] = np.asarray(self.params)
+        if self.place_ is None:
+            arrays["weights"] = np.asarray(self.params_)
         else:
-            arrays |= {f"mode_{d}": np.asarray(w) for d, w in enumerate(self.params)}
-            arrays[_PLACE] = np.asarray(self.place)
-        if self.names is not None:
-            text = json.dumps(list(self.names), ensure_ascii=False)
+            arrays |= {f"mode_{d}": np.asarray(w) for d, w in enumerate(self.params_)}
+            arrays[_PLACE] = np.asarray(self.place_)
+        if self.names_ is not None:
+            text = json.dumps(list(self.names_), ensure_ascii=False)
             data = text.encode("utf-8", "surrogatepass")
             arrays[_NAMES] = np.frombuffer(data, np.uint8)
         about = {
             "learner": self.learner,
-            "settings": dict(self.settings),
-            "num_features": self.num_features,
-            "training": dict(self.metadata),
+            "settings": dict(self.settings_),
+            "num_features": self.num_features_,
+            "training": dict(self.training_),
         }
-        model_folder.write(folder, KIND, model_folder.Content(about, arrays), extra)
+        content = model_folder.Content(about, {"weights": arrays})
+        model_folder.write(folder, _KIND, content, keep_checkpoint=keep_checkpoint)
 
     @classmethod
-    def load(cls, folder: Path) -> "RerankModel":
-        """Read a model that `save` wrote.
+    def load(cls, folder: Path) -> "Reranker":
+        """Read a model folder.
 
         Raises:
-          InputError: if it is no such model, of another version, or damaged.
+          InputError: If there is no reranker, or it is unfinished, of another version,
+            cut short or damaged.
         """
-        about, arrays = model_folder.read(folder, KIND)
+        content = model_folder.read(folder, _KIND)
+        about, arrays = content.about, content.arrays["weights"]
         names = None
         if _NAMES in arrays:
             text = arrays[_NAMES].tobytes().decode("utf-8", "surrogatepass")
             names = {name: i for i, name in enumerate(json.loads(text))}
         place = arrays.get(_PLACE)
-        with model_folder.complete(folder, KIND):
+        with model_folder.complete(folder, _KIND):
             params: Any
             if place is None:
                 params = arrays["weights"]
@@ -127,15 +273,64 @@ class RerankModel:
                 params = tuple(arrays[f"mode_{d}"] for d in range(order))
             with _precision(params):
                 params = jax.tree.map(jnp.asarray, params)
-            return cls(
-                params=params,
-                num_features=about["num_features"],
-                names=names,
+            return cls.from_params(
+                params,
+                about["num_features"],
                 place=place,
+                names=names,
                 learner=about["learner"],
                 settings=about["settings"],
-                metadata=about["training"],
+                training=about["training"],
             )
+
+    @property
+    def _spec(self) -> learners.Spec:
+        return learners.spec_of(self.learner, learners.RERANKERS)
+
+    def _learner(
+        self, num_features: int
+    ) -> tuple[Any, dict[str, Any], tensor.Shape | None]:
+        """Return the learner, all its settings ready for JSON, and the tensor's shape.
+
+        Args:
+          num_features: V.
+        """
+        options = learners.options_of(self._spec)
+        every = learners.complete(self.learner, options, self.hyperparameters)
+        if every.get("start") == "auto":  # equal components would stay equal (DR-T3)
+            is_one = every["num_components"] == 1
+            every["start"] = "constant" if is_one else "positive"
+        plain = learners.to_json(every)
+        module = learners.module_of(self._spec)
+        if self._spec.model != "tensor":
+            return module.learner(rule=self.learner, **every), plain, None
+        names = ("order", "num_components", "mapping")
+        shape = tensor_shape(num_features, **{name: every.pop(name) for name in names})
+        return module.learner(shape=shape, **every), plain, shape
+
+
+def _place_features(
+    lists: Lists, shape: tensor.Shape, mapping: str, seed: int
+) -> np.ndarray:
+    """Return the cell of each feature: by a perceptron's weights, or by their ids."""
+    if mapping == "sequential":
+        return mappings.sequential_mapping(lists.num_features, shape.sizes)
+    from lowrank_jax.online import rerank
+
+    learner = rerank.learner(rule="perceptron", averaging="none")
+    (done,) = loops.passes(
+        learner, streams.lists.stream(lists), key=jax.random.key(seed), num_passes=1
+    )
+    return mappings.surrogate_mapping(np.asarray(done.state.params)[:-1], shape.sizes)
+
+
+def _fingerprint(lists: Lists, names: Mapping[str, int] | None) -> str:
+    """Return the SHA-256 of all arrays, in the order of the fields, and the names."""
+    digest = hashlib.sha256()
+    for part in vars(lists).values():
+        digest.update(np.ascontiguousarray(part).tobytes())
+    digest.update(json.dumps(names).encode())
+    return digest.hexdigest()
 
 
 def _precision(params: Any) -> Any:
@@ -151,13 +346,6 @@ def _scores(is_tensor: bool, params: Any, corpus: streams.lists.Stream) -> jax.A
     return lax.map(lambda i: score(params, corpus.example(i)), order)
 
 
-def _best(lists: Lists, scores: np.ndarray) -> np.ndarray:
-    if lists.num_lists == 0:
-        return np.zeros(0, np.int32)
-    parts = np.split(scores, np.asarray(lists.list_offsets)[1:-1])
-    return np.array([part.argmax() for part in parts], np.int32)
-
-
 def choose(
     scores: Callable[[Any, streams.lists.Candidates], jax.Array],
     params: Any,
@@ -168,13 +356,13 @@ def choose(
     """Choose a candidate from each list; pure, to be jitted.
 
     Args:
-      scores: of the model: `models.tensor.scores` or `models.candidates.linear_scores`.
-      params: of the model.
-      corpus: from `streams.lists.stream`.
-      batch_size: lists at a time, for wide machines; None takes them one by one.
+      scores: `models.tensor.scores` or `models.candidates.linear_scores`.
+      params: Parameters of the model.
+      corpus: Stream from `streams.lists.stream`.
+      batch_size: Number of lists at a time, for wide machines; None takes one.
 
     Returns:
-      (num_lists,) int32, the candidate chosen, counted from the first of its list.
+      (num_lists,) int32, the chosen candidate, counted from the first of its list.
     """
     order = jnp.arange(corpus.num_examples, dtype=jnp.int32)
     return lax.map(

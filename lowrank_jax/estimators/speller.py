@@ -1,190 +1,317 @@
-"""A trained tagger of words by bi-symbols (SMM): letters to outputs, and its folder.
+"""A speller: from the letters of words to outputs, by bi-symbols (SMM).
 
-The model is a table of scores of consecutive bi-symbols, given by one matrix a block
-of a Hankel basis (`models.hankel`). The folder is one of `model_folder`: ``model.json``
-and ``weights.npz``, with the alphabet among the arrays.
+The model is a table of scores of consecutive bi-symbols, given by one matrix per block
+of a Hankel basis (`models.hankel`).
 """
 
 import dataclasses
-import json
-import os
-import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax.data.bisymbols import Alphabet, encode_words
-from lowrank_jax.data.corpus import Corpus
+from lowrank_jax import checks, metrics, streams
+from lowrank_jax.data.bisymbols import Alphabet, alphabet_of, encode_words
+from lowrank_jax.data.corpus import Corpus, corpus_of
 from lowrank_jax.decode.lattice_paths import LatticePaths, best_paths, paths_to_words
-from lowrank_jax.estimators.tagger import CHECKPOINT, CHECKPOINT_FILES
+from lowrank_jax.estimators import learners, training
+from lowrank_jax.estimators.base import Estimator
 from lowrank_jax.models import hankel
-from lowrank_jax.store import checkpoint
 from lowrank_jax.store import folder as model_folder
-from lowrank_jax.streams import words as lattices
+from lowrank_jax.store.files import Path
 from lowrank_jax.streams.words import Lattice
 
-__all__ = ["WordTagger", "check_target", "is_word_tagger"]
+__all__ = ["Speller"]
 
 _KIND = "word tagger"
 _ALPHABET = tuple(field.name for field in dataclasses.fields(Alphabet))
+_BASIS = ("order", "lower_orders", "unfolding")
+_LEARNERS = {k: v for k, v in learners.LEARNERS.items() if v.data == "words"}
 _AT_ONCE = 20_000  # words decoded at a time; bounds the memory
 
-Path = str | os.PathLike[str]
+#: Words of letters.
+Words = Corpus | Sequence[Sequence[str]]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class WordTagger:
-    """A model with all it needs to label the letters of words.
+class Speller(Estimator):
+    """Labels the letters of words.
 
     Attributes:
-      alphabet: the bi-symbols of the training corpus.
-      params: one matrix a block of the basis.
-      basis: the arguments of `models.hankel.basis`: order, lower_orders, unfolding.
-      has_boundary: whether factors over the boundary symbol count.
-      has_end: whether the factor that ends a word counts (`streams.words.lattice`).
-      learner: name of the learner, for information.
-      hyperparameters: that it was trained with, ready for JSON.
-      metadata: a summary of the training, ready for JSON.
+      alphabet_: Bi-symbols of the training corpus.
+      params_: One matrix per block of the basis.
+      basis_: Arguments of `models.hankel.basis`: order, lower_orders, unfolding.
+      has_boundary_: True if factors over the boundary symbol count.
+      has_end_: True if the factor that ends a word counts (`streams.words.lattice`).
+      history_: One entry per iteration: objective, converged, seconds.
+      hyperparameters_: All settings of the learner, ready for JSON.
+      training_: Summary of the training, ready for JSON.
     """
 
-    alphabet: Alphabet
-    params: hankel.Params
-    basis: Mapping[str, Any]
-    has_boundary: bool = True
-    has_end: bool = False
-    learner: str = "smm"
-    hyperparameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    metadata: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    def __init__(
+        self,
+        learner: str = "smm",
+        num_passes: int | None = None,
+        seed: int = 0,
+        **hyperparameters: Any,
+    ) -> None:
+        """Keep the settings; `fit` checks them.
+
+        Args:
+          learner: ``"smm"``.
+          num_passes: Largest number of iterations. None takes 200.
+          seed: Seed of the random key.
+          **hyperparameters: Arguments of `batch.fobos.learner`, and ``iterate`` of its
+            ``final_params``.
+        """
+        self.learner = learner
+        self.num_passes = num_passes
+        self.seed = seed
+        self.hyperparameters = hyperparameters
+
+    @classmethod
+    def from_params(
+        cls,
+        alphabet: Alphabet,
+        params: hankel.Params,
+        basis: Mapping[str, Any],
+        *,
+        has_boundary: bool = True,
+        has_end: bool = False,
+        learner: str = "smm",
+        hyperparameters: Mapping[str, Any] | None = None,
+        training: Mapping[str, Any] | None = None,
+    ) -> "Speller":
+        """Return a fitted speller with given matrices.
+
+        Args:
+          alphabet: Bi-symbols.
+          params: One matrix per block of the basis.
+          basis: Arguments of `models.hankel.basis`.
+          has_boundary: True if factors over the boundary symbol count.
+          has_end: True if the factor that ends a word counts.
+          learner: Name of the learner that made them.
+          hyperparameters: Its settings, ready for JSON.
+          training: Summary of the training, ready for JSON.
+        """
+        plain, about = dict(hyperparameters or {}), dict(training or {})
+        given = learners.without_json(plain)
+        speller = cls(learner, seed=about.get("seed", 0), **given)
+        speller.alphabet_, speller.params_ = alphabet, params
+        speller.basis_ = dict(basis)
+        speller.has_boundary_, speller.has_end_ = has_boundary, has_end
+        speller.hyperparameters_, speller.training_ = plain, about
+        return speller
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Outputs of the training corpus, sorted."""
+        return np.unique(self.alphabet_.outputs[1:-1])
 
     @property
     def blocks(self) -> tuple[hankel.Block, ...]:
-        """The blocks that `params` are the matrices of."""
-        return hankel.basis(**self.basis)
+        """Blocks of the basis, one per matrix of `params_`."""
+        return hankel.basis(**self.basis_)
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the matrices."""
-        return np.dtype(self.params[0].dtype)
+        """Type of the matrices."""
+        return np.dtype(self.params_[0].dtype)
 
     @property
     def num_parameters(self) -> int:
-        """How many entries the matrices have."""
-        return sum(int(np.prod(part.shape)) for part in self.params)
+        """Number of entries of all matrices."""
+        return sum(int(np.prod(part.shape)) for part in self.params_)
 
-    def predict(self, corpus: Corpus) -> np.ndarray:
-        """Return the best output of each letter, (num_tokens,) strings.
+    def check(self) -> None:
+        """Raise `InputError` unless the settings make sense."""
+        self._settings()
 
-        A letter that training never saw gets the output most frequent there, and the
+    def fit(
+        self,
+        X: Words,
+        y: Sequence[Sequence[str]] | None = None,
+        *,
+        run: Callable[[training.Job], training.Outcome] = training.run,
+    ) -> "Speller":
+        """Train on words with one output per letter and return the object itself.
+
+        Args:
+          X: Corpus, or words of letters.
+          y: Outputs of each word. None takes the labels of the corpus.
+          run: Function that does the job; the command line adds checkpoints.
+        """
+        learner, every, of_final = self._settings()
+        corpus = corpus_of(X, y)
+        plain = learners.to_json(every)
+        spec, module = self._spec, learners.module_of(self._spec)
+        with jax.enable_x64(plain["dtype"] == "float64"):
+            alphabet = alphabet_of(corpus)
+            words = encode_words(alphabet, corpus)
+            lattice = streams.words.lattice(alphabet, words, order=every["order"])
+            job = training.Job(
+                learner=learner,
+                stream=streams.Whole(jax.device_put(lattice)),
+                unit="sentences",
+                num_examples=corpus.num_sentences,
+                seed=self.seed,
+                num_passes=self.num_passes or spec.num_passes,
+                settings={
+                    "learner": self.learner,
+                    # Which iterate is taken may be asked for after the run, too.
+                    "hyperparameters": {
+                        name: value
+                        for name, value in plain.items()
+                        if name not in of_final
+                    },
+                    "seed": self.seed,
+                    "data": training.fingerprint(corpus),
+                },
+            )
+            outcome = run(job)
+            params = module.final_params(outcome.state, **of_final)
+        self.alphabet_, self.params_ = alphabet, params
+        self.basis_ = {name: every[name] for name in _BASIS}
+        self.has_boundary_, self.has_end_ = every["has_boundary"], False
+        self.hyperparameters_ = plain
+        self.training_ = {
+            "learner": self.learner,
+            "hyperparameters": plain,
+            "format": "nettalk",
+            "seed": self.seed,
+            "passes": len(outcome.history),
+            "num_sentences": corpus.num_sentences,
+            "num_tokens": corpus.num_tokens,
+            "num_features": alphabet.num_symbols,
+            "num_labels": len(self.classes_),
+            "rank": int(outcome.state.rank),
+            "best_objective": float(outcome.state.best_objective),
+            "lower_bound": float(outcome.state.lower_bound),
+            "compile_seconds": outcome.compile_seconds,
+            "train_seconds": outcome.seconds,
+            "seconds_per_pass": outcome.seconds / len(outcome.history),
+            "history": outcome.history,
+        }
+        return self
+
+    def predict(self, X: Words) -> Any:
+        """Return the best outputs: of a corpus (num_tokens,) strings, else lists.
+
+        A letter that training never saw gets the output most frequent there. The
         letters about it are labelled as if a symbol without any weight stood there.
 
         Args:
-          corpus: its labels, if there are any, are not looked at.
+          X: Corpus, or words of letters. Labels of a corpus are ignored.
         """
+        corpus = corpus_of(X)
         bare = dataclasses.replace(corpus, labels=None)
-        found = [np.zeros(0, self.alphabet.outputs.dtype)]
+        found = [np.zeros(0, self.alphabet_.outputs.dtype)]
         with jax.enable_x64(self.dtype == np.float64):
             table = hankel.score_table(
-                self.blocks, self.params, has_boundary=self.has_boundary
+                self.blocks, self.params_, has_boundary=self.has_boundary_
             )
             for begin in range(0, corpus.num_sentences, _AT_ONCE):
                 end = min(begin + _AT_ONCE, corpus.num_sentences)
                 found.append(self._predict(table, bare.take(np.arange(begin, end))))
-        return np.concatenate(found)
+        outputs = np.concatenate(found)
+        if isinstance(X, Corpus):
+            return outputs
+        return [part.tolist() for part in np.split(outputs, corpus.offsets[1:-1])]
+
+    def score(self, X: Words, y: Sequence[Sequence[str]] | None = None) -> float:
+        """Return the fraction of the letters with the right output.
+
+        Args:
+          X: Corpus, or words of letters.
+          y: Outputs of each word. None takes the labels of the corpus.
+        """
+        corpus = corpus_of(X, y)
+        return metrics.score_labels(corpus, self.predict(corpus), "nettalk")["f1"] / 100
 
     def unseen_letters(self, corpus: Corpus) -> list[str]:
         """Return the letters of a corpus that training never saw, sorted."""
-        return sorted(set(corpus.columns[0].tolist()) - set(self.alphabet.letters))
+        return sorted(set(corpus.columns[0].tolist()) - set(self.alphabet_.letters))
 
     def save(self, folder: Path, *, keep_checkpoint: bool = False) -> None:
         """Write the model folder, replacing an earlier one when this one is complete.
 
         Args:
-          folder: where; made if it is not there.
-          keep_checkpoint: whether a checkpoint in the earlier folder stays.
+          folder: Place of the model; made if it is missing.
+          keep_checkpoint: If true, a checkpoint in the earlier folder stays.
 
         Raises:
-          InputError: if the folder holds anything that is not of a model.
+          InputError: If the folder holds a model of another kind or foreign files.
         """
-        check_target(folder)
-        kept = pathlib.Path(folder) / CHECKPOINT
-        extra = {}
-        if keep_checkpoint and kept.exists():
-            extra[CHECKPOINT] = kept.read_bytes()
         about = {
             "learner": self.learner,
-            "hyperparameters": dict(self.hyperparameters),
+            "hyperparameters": dict(self.hyperparameters_),
             "model": "hankel",
-            "basis": dict(self.basis),
-            "has_boundary": self.has_boundary,
-            "has_end": self.has_end,
+            "basis": dict(self.basis_),
+            "has_boundary": self.has_boundary_,
+            "has_end": self.has_end_,
             "dtype": self.dtype.name,
             "format": "nettalk",
-            "num_symbols": self.alphabet.num_symbols,
+            "num_symbols": self.alphabet_.num_symbols,
             "num_parameters": self.num_parameters,
-            "training": dict(self.metadata),
+            "training": dict(self.training_),
         }
-        arrays = {name: np.asarray(getattr(self.alphabet, name)) for name in _ALPHABET}
-        for i, part in enumerate(self.params):
+        arrays = {name: np.asarray(getattr(self.alphabet_, name)) for name in _ALPHABET}
+        for i, part in enumerate(self.params_):
             arrays[f"block_{i}"] = np.asarray(part)
-        model_folder.write(folder, _KIND, model_folder.Content(about, arrays), extra)
+        content = model_folder.Content(about, {"weights": arrays})
+        model_folder.write(folder, _KIND, content, keep_checkpoint=keep_checkpoint)
 
     @staticmethod
-    def load(folder: Path) -> "WordTagger":
+    def load(folder: Path) -> "Speller":
         """Read a model folder.
 
         Raises:
-          InputError: if it is no such folder, of another version, cut short, damaged.
+          InputError: If there is no speller, or it is unfinished, of another version,
+            cut short or damaged.
         """
-        about, arrays = model_folder.read(folder, _KIND)
+        content = model_folder.read(folder, _KIND)
+        about, arrays = content.about, content.arrays["weights"]
         with model_folder.complete(folder, _KIND):
             blocks = hankel.basis(**about["basis"])
             matrices = [arrays[f"block_{i}"] for i in range(len(blocks))]
             with jax.enable_x64(matrices[0].dtype == np.float64):
                 params = tuple(jnp.asarray(part) for part in matrices)
-            return WordTagger(
-                alphabet=Alphabet(**{name: arrays[name] for name in _ALPHABET}),
-                params=params,
-                basis=about["basis"],
+            return Speller.from_params(
+                Alphabet(**{name: arrays[name] for name in _ALPHABET}),
+                params,
+                about["basis"],
                 has_boundary=about["has_boundary"],
                 has_end=about.get("has_end", False),
                 learner=about["learner"],
                 hyperparameters=about["hyperparameters"],
-                metadata=about["training"],
+                training=about["training"],
             )
 
+    @property
+    def _spec(self) -> learners.Spec:
+        return learners.spec_of(self.learner, _LEARNERS)
+
+    def _settings(self) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+        """Return the learner, all settings, and the settings of ``final_params``."""
+        options = learners.options_of(self._spec)
+        every = learners.complete(self.learner, options, self.hyperparameters)
+        of_final = {"iterate": every["iterate"]}
+        given = {name: v for name, v in every.items() if name not in of_final}
+        learner = learners.module_of(self._spec).learner(**given)
+        checks.choice(("last", "best", "average"), **of_final)
+        return learner, every, of_final
+
     def _predict(self, table: jax.Array, corpus: Corpus) -> np.ndarray:
-        words = encode_words(self.alphabet, corpus)
-        lattice = lattices.lattice(
-            self.alphabet,
+        words = encode_words(self.alphabet_, corpus)
+        lattice = streams.words.lattice(
+            self.alphabet_,
             words,
-            order=int(self.basis["order"]),
-            has_end=self.has_end,
+            order=int(self.basis_["order"]),
+            has_end=self.has_end_,
         )
         ids = paths_to_words(_decode(table, lattice), lattice)
-        return self.alphabet.outputs[ids[words.inside]]
-
-
-def check_target(folder: Path) -> None:
-    """Raise `InputError` unless a word tagger may be written there.
-
-    The folder may be missing, empty, or hold a word tagger or the checkpoint of one.
-    """
-    model_folder.check_target(folder, CHECKPOINT_FILES, kind=_KIND)
-
-
-def is_word_tagger(folder: Path) -> bool:
-    """Whether a folder says that it holds a word tagger; False if it says nothing."""
-    folder = pathlib.Path(folder)
-    for place in (folder, checkpoint.previous_folder(folder)):
-        try:
-            about = json.loads((place / "model.json").read_text(encoding="utf-8"))
-            return bool(about.get("kind") == _KIND)
-        except (OSError, ValueError, AttributeError):
-            continue
-    return False
+        return self.alphabet_.outputs[ids[words.inside]]
 
 
 @jax.jit

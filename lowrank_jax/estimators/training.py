@@ -1,73 +1,73 @@
-"""Run a learner pass by pass with checkpoints, and go on from one bit for bit."""
+"""Run a learner pass by pass with checkpoints, and resume from one bit for bit."""
 
 import hashlib
 import pathlib
-import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
 
-from lowrank_jax import loops
+from lowrank_jax import loops, streams
 from lowrank_jax.checks import InputError
-from lowrank_jax.cli.progress import Progress
-from lowrank_jax.cli.signals import StopRequest
-from lowrank_jax.estimators.tagger import CHECKPOINT
+from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.store import checkpoint
+from lowrank_jax.store.files import CHECKPOINT
+from lowrank_jax.types import Learner, Stream
 
-if TYPE_CHECKING:
-    from lowrank_jax.data.corpus import Corpus
-    from lowrank_jax.types import Learner
-
-__all__ = ["Job", "Outcome", "fingerprint", "run"]
+__all__ = ["Display", "Job", "Outcome", "Stop", "fingerprint", "run"]
 
 
 class Job(NamedTuple):
     """What to train, and how.
 
     Attributes:
-      learner: of an online or a batch module.
-      kind: ``"online"``, ``"batch"``, or ``"lists"``: online, on candidate lists.
-      corpus: the training data on the device, as the learner takes them.
-      num_sentences: in them, or lists.
-      seed: of the random key.
-      num_passes: in all; of a batch learner, iterations at most.
-      settings: all that the result depends on except the number of passes, ready for
-        JSON: a checkpoint with other settings is not gone on from.
-      folder: of the model, where the checkpoint is kept.
-      checkpoint_seconds: at least so long between two checkpoints.
-      keep_checkpoint: whether one is written at the end, too.
-      keep_traces: whether what each round recorded is kept, for a certificate.
-      every: rounds after which an online learner's state is looked at.
-      on_rounds: called with the state then; what it returns goes into the history.
+      learner: Learner of an online or a batch module.
+      stream: Training data on the device.
+      unit: ``"sentences"`` or ``"lists"``.
+      num_examples: Number of sentences or lists.
+      seed: Seed of the random key.
+      num_passes: Number of passes in all; of a batch learner, iterations at most.
+      settings: Everything that determines the result except the number of passes,
+        ready for JSON. A run resumes only from a checkpoint with equal settings.
+      folder: Model folder, where the checkpoint is kept; None writes none.
+      checkpoint_seconds: Least time between two checkpoints.
+      keep_checkpoint: If true, a checkpoint is also written at the end.
+      keep_traces: If true, the trace of each pass is kept, for a certificate.
+      every: Number of rounds between two calls of `on_rounds` within a pass.
+      on_rounds: Function of the state; what it returns goes into the history.
     """
 
-    learner: "Learner"
-    kind: str
-    corpus: Any
-    num_sentences: int
+    learner: Learner
+    stream: Stream
+    unit: str
+    num_examples: int
     seed: int
     num_passes: int
     settings: dict[str, Any]
-    folder: pathlib.Path
-    checkpoint_seconds: float
-    keep_checkpoint: bool
+    folder: pathlib.Path | None = None
+    checkpoint_seconds: float = 30.0
+    keep_checkpoint: bool = False
     keep_traces: bool = False
     every: int | None = None
     on_rounds: Callable[[Any], dict[str, Any]] | None = None
 
+    @property
+    def is_batch(self) -> bool:
+        """True if a pass is one iteration on all data."""
+        return isinstance(self.stream, streams.Whole)
+
 
 class Outcome(NamedTuple):
-    """What came of it.
+    """The result of a run.
 
     Attributes:
-      state: after the last pass.
-      history: one entry a pass: number of mistakes, loss, seconds.
-      compile_seconds: of all runs that led here.
-      stopped_by: number of the signal that ended the run early, else None.
-      traces: of each pass, on the host, if they were to be kept.
+      state: State after the last pass.
+      history: One entry per pass: number of mistakes, loss, seconds.
+      compile_seconds: Duration of the compilation in all runs that led here.
+      stopped_by: Number of the signal that ended the run early, else None.
+      traces: Trace of each pass, on the host, if the job keeps traces.
     """
 
     state: Any
@@ -76,64 +76,95 @@ class Outcome(NamedTuple):
     stopped_by: int | None
     traces: list[Any]
 
+    @property
+    def seconds(self) -> float:
+        """Duration of all passes without compilation."""
+        return sum(entry["seconds"] for entry in self.history)
 
-def run(job: Job, *, resume: bool) -> Outcome:
-    """Train, writing checkpoints; stop early if a signal asks for it.
+
+class Display(Protocol):
+    """What a run tells while it trains."""
+
+    def note(self, sentence: str) -> None:
+        """Tell how the run starts."""
+
+    def begin(self, num_done: int, num_passes: int, unit: str) -> None:
+        """Tell that the first pass begins; `unit` is the name of a pass."""
+
+    def show(self, entry: dict[str, Any]) -> None:
+        """Tell of a pass that has ended."""
+
+
+class Stop(Protocol):
+    """A request to end the run after this pass, if its number is set."""
+
+    number: int | None
+
+
+def run(
+    job: Job,
+    *,
+    resume: bool = False,
+    show: Display | None = None,
+    stop: Stop | None = None,
+) -> Outcome:
+    """Train, writing checkpoints.
 
     Args:
-      job: what to train.
-      resume: whether to go on from the checkpoint in the folder, if there is one.
+      job: What to train.
+      resume: If true, the run resumes from the checkpoint in the folder.
+      show: Display of the progress.
+      stop: If its number is set, the run ends after the pass, with a checkpoint.
     """
-    path = job.folder / CHECKPOINT
+    path = None if job.folder is None else job.folder / CHECKPOINT
     state, history, compile_seconds = None, [], 0.0
     traces: list[Any] = []
-    if path.exists() and resume:
+    has_checkpoint = path is not None and path.exists()
+    if path is not None and has_checkpoint and resume:
         state, traces, record = _load(job, path)
         history, compile_seconds = record["history"], record["compile_seconds"]
-        _note(f"going on from {path}: {_count(len(history))} done.")
-    elif path.exists():
-        _note(
-            f"{path} is of an unfinished run and will be replaced; to go on from it, "
-            f"stop this run and say --resume."
-        )
-    elif resume:
-        _note(f"there is no checkpoint in {job.folder}: starting from the beginning.")
+    if show is not None:
+        sentence = _start(path, has_checkpoint, resume, len(history))
+        if sentence:
+            show.note(sentence)
     if _is_done(history, job):
         return Outcome(state, history, compile_seconds, None, traces)
     saved_at = time.monotonic()
-    message = "lowrank-jax: stopping after this pass; again to stop at once."
-    unit = "iteration" if job.kind == "batch" else "pass"
-    progress = Progress(job.num_passes, len(history), unit)
+    if show is not None:
+        unit = "iteration" if job.is_batch else "pass"
+        show.begin(len(history), job.num_passes, unit)
     looks: list[dict[str, Any]] = []
-    with StopRequest(message) as stop, progress:
-        for done in _passes(job, state, len(history), looks):
-            compile_seconds += done.compile_seconds
-            history.append(_entry(done, job))
-            if job.keep_traces:
-                traces.append(_narrow(done.trace))
-            if looks:
-                history[-1]["rounds"] = looks.copy()
-                looks.clear()
-            progress.show(history[-1])
-            is_last = _is_done(history, job)
-            is_due = time.monotonic() - saved_at >= job.checkpoint_seconds
-            if stop.number or (job.keep_checkpoint if is_last else is_due):
-                record = {
-                    "settings": job.settings,
-                    "history": history,
-                    "compile_seconds": compile_seconds,
-                }
-                job.folder.mkdir(parents=True, exist_ok=True)
-                checkpoint.save(path, (done.state, traces), record)
-                saved_at = time.monotonic()
-            if stop.number:
-                break
-    if stop.number:
-        _note(f"stopped after {_count(len(history))}; go on with --resume.")
-    return Outcome(done.state, history, compile_seconds, stop.number, traces)
+    number = None
+    for done in _passes(job, state, len(history), looks):
+        compile_seconds += done.compile_seconds
+        history.append(_entry(done, job))
+        if job.keep_traces:
+            traces.append(_narrow(done.trace))
+        if looks:
+            history[-1]["rounds"] = looks.copy()
+            looks.clear()
+        if show is not None:
+            show.show(history[-1])
+        is_last = _is_done(history, job)
+        is_due = time.monotonic() - saved_at >= job.checkpoint_seconds
+        number = None if stop is None else stop.number
+        if path is not None and (
+            number or (job.keep_checkpoint if is_last else is_due)
+        ):
+            record = {
+                "settings": job.settings,
+                "history": history,
+                "compile_seconds": compile_seconds,
+            }
+            path.parent.mkdir(parents=True, exist_ok=True)
+            checkpoint.save(path, (done.state, traces), record)
+            saved_at = time.monotonic()
+        if number:
+            break
+    return Outcome(done.state, history, compile_seconds, number, traces)
 
 
-def fingerprint(corpus: "Corpus") -> str:
+def fingerprint(corpus: Corpus) -> str:
     """Return the SHA-256 of all strings and sentence ends of a corpus."""
     digest = hashlib.sha256(corpus.offsets.astype("<i8").tobytes())
     for column in (*corpus.columns, corpus.labels):
@@ -143,7 +174,7 @@ def fingerprint(corpus: "Corpus") -> str:
 
 
 def _narrow(trace: Any) -> Any:
-    """Keep predicted labels in two bytes: they are most of a trace."""
+    """Store predicted labels, most of a trace, in two bytes each."""
     if getattr(trace, "predicted", None) is None:
         return trace
     return trace._replace(predicted=trace.predicted.astype(np.int16))
@@ -160,12 +191,12 @@ def _load(job: Job, path: pathlib.Path) -> tuple[Any, list[Any], dict[str, Any]]
         )
     num_done = len(record["history"])
     if num_done > job.num_passes:
-        option = "--epochs" if job.kind == "lists" else "--passes"
+        option = "--epochs" if job.unit == "lists" else "--passes"
         raise InputError(
             f"{path} has {_count(num_done)} already where {option} says "
             f"{job.num_passes}; ask for at least {num_done}."
         )
-    first = job.corpus.example(0)
+    first = job.stream.example(0)
     like = jax.eval_shape(job.learner.init, jax.random.key(0), first)
     traces: list[Any] = []
     if job.keep_traces:
@@ -175,13 +206,13 @@ def _load(job: Job, path: pathlib.Path) -> tuple[Any, list[Any], dict[str, Any]]
 
 
 def _trace_shapes(job: Job, state: Any, first: Any) -> Any:
-    """Shapes of a pass's trace as it is kept."""
+    """Return the shapes of the trace of a pass as it is kept."""
     info = jax.eval_shape(job.learner.update, state, first)[1]
 
     def stacked(path: Any, part: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
         is_wide = path[-1] == jax.tree_util.GetAttrKey("predicted")
         dtype = np.dtype(np.int16) if is_wide else part.dtype
-        return jax.ShapeDtypeStruct((job.num_sentences, *part.shape), dtype)
+        return jax.ShapeDtypeStruct((job.num_examples, *part.shape), dtype)
 
     return jax.tree_util.tree_map_with_path(stacked, info)
 
@@ -214,7 +245,7 @@ def _passes(
 
     return loops.passes(
         job.learner,
-        job.corpus,
+        job.stream,
         key=key,
         num_passes=job.num_passes,
         state=state,
@@ -225,32 +256,46 @@ def _passes(
 
 
 def _is_done(history: list[dict[str, Any]], job: Job) -> bool:
-    """Whether all passes are done, or the learner says it has converged."""
+    """Return True if all passes are done or the learner has converged."""
     has_converged = bool(history) and history[-1].get("converged", False)
     return has_converged or len(history) == job.num_passes
 
 
 def _entry(done: loops.Pass, job: Job) -> dict[str, Any]:
-    """What to remember of a pass."""
+    """Return what to remember of a pass."""
     entry: dict[str, Any] = {
-        "lists" if job.kind == "lists" else "sentences": job.num_sentences,
+        job.unit: job.num_examples,
         "seconds": float(done.seconds),
     }
     trace = done.trace
-    if job.kind == "batch":
+    if job.is_batch:
         entry["objective"] = float(trace.objective)
         entry["converged"] = bool(trace.converged)
     else:
         # What a reranker updates against need not be what it would choose.
-        name = "updates" if job.kind == "lists" else "mistakes"
+        name = "updates" if job.unit == "lists" else "mistakes"
         entry[name] = int(trace.is_mistake.sum())
         entry["loss"] = float(trace.loss.sum(dtype=float))
     return entry
 
 
+def _start(
+    path: pathlib.Path | None, has_checkpoint: bool, resume: bool, num_done: int
+) -> str:
+    """Say how a run starts, "" if there is nothing to say."""
+    if path is None:
+        return ""
+    if has_checkpoint and resume:
+        return f"going on from {path}: {_count(num_done)} done."
+    if has_checkpoint:
+        return (
+            f"{path} is of an unfinished run and will be replaced; to go on from it, "
+            f"stop this run and say --resume."
+        )
+    if resume:
+        return f"there is no checkpoint in {path.parent}: starting from the beginning."
+    return ""
+
+
 def _count(number: int) -> str:
     return f"{number} pass" if number == 1 else f"{number} passes"
-
-
-def _note(sentence: str) -> None:
-    print(f"lowrank-jax: {sentence}", file=sys.stderr, flush=True)

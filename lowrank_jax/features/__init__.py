@@ -1,28 +1,27 @@
-"""Tokens to indices: CRF++ templates, vectorised feature compilation, blocks."""
+"""Tokens to indices: CRF++ templates, vectorised feature compilation."""
 
-from lowrank_jax.features.blocks import Blocks, num_parameters, unique_blocks
-from lowrank_jax.features.encoder import Encoder
-from lowrank_jax.features.mapping import sequential_mapping, surrogate_mapping
-from lowrank_jax.features.templates import (
-    Column,
-    Template,
-    parse_template,
-    read_template,
-    shipped_templates,
-    with_orders,
-)
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Blocks",
-    "Column",
-    "Encoder",
-    "Template",
-    "num_parameters",
-    "parse_template",
-    "read_template",
-    "sequential_mapping",
-    "shipped_templates",
-    "surrogate_mapping",
-    "unique_blocks",
-    "with_orders",
-]
+from lowrank_jax import lazy
+
+if TYPE_CHECKING:
+    from lowrank_jax.features.encoder import Encoder
+    from lowrank_jax.features.mapping import sequential_mapping, surrogate_mapping
+    from lowrank_jax.features.templates import (
+        Column,
+        Template,
+        parse_template,
+        read_template,
+        shipped_templates,
+        with_orders,
+    )
+
+_MODULES = {
+    "encoder": "Encoder",
+    "mapping": "sequential_mapping surrogate_mapping",
+    "templates": (
+        "Column Template parse_template read_template shipped_templates with_orders"
+    ),
+}
+
+__all__, __getattr__, __dir__ = lazy.attach(__name__, lazy.table(_MODULES))

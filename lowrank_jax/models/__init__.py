@@ -14,12 +14,11 @@ if TYPE_CHECKING:
     from lowrank_jax.models import logistic as logistic
     from lowrank_jax.models import matrix_logit as matrix_logit
     from lowrank_jax.models import operators as operators
-    from lowrank_jax.models import subpatterns as subpatterns
     from lowrank_jax.models import tensor as tensor
 
 _MODULES = (
     "bilinear bilinear_logit candidates hankel linear lipschitz logistic matrix_logit "
-    "operators subpatterns tensor"
+    "operators tensor"
 ).split()
 
 __all__, __getattr__, __dir__ = lazy.attach(__name__, {name: name for name in _MODULES})

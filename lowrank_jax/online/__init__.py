@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from lowrank_jax.online import perceptron as perceptron
     from lowrank_jax.online import rerank as rerank
     from lowrank_jax.online import tensor_mira as tensor_mira
-    from lowrank_jax.online import trigram_perceptron as trigram_perceptron
     from lowrank_jax.online.bol import dense as bol_dense  # noqa: F401
 
 __all__, __getattr__, __dir__ = lazy.attach(
@@ -24,6 +23,5 @@ __all__, __getattr__, __dir__ = lazy.attach(
         "perceptron": "perceptron",
         "rerank": "rerank",
         "tensor_mira": "tensor_mira",
-        "trigram_perceptron": "trigram_perceptron",
     },
 )

@@ -1,6 +1,6 @@
 """Pictures of a classifier of matrices, as PNG: weights, convergence, strengths.
 
-Matplotlib is imported when a picture is drawn; `can_draw` tells whether it is there.
+Matplotlib is imported when a picture is drawn; `can_draw` tells if it is there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,8 +26,8 @@ def patterns(model: "Classifier", *, is_image: bool = False) -> bytes:
     r"""Draw the weights, component by component.
 
     Args:
-      model: the classifier.
-      is_image: draw :math:`W_c` and each :math:`U_j V_j^\top` as images; else each
+      model: The classifier.
+      is_image: Draw :math:`W_c` and each :math:`U_j V_j^\top` as images; else each
         component as a bar a row (channel) and a line over the columns (times).
     """
     return _draw_images(model) if is_image else _draw_courses(model)
@@ -199,7 +199,7 @@ def convergence(done: "Fit") -> bytes:
         _title(constants, "accepted step constants", "$L_u$ and $L_v$")
         if many:
             lines = constants.get_lines()[:2]
-            names = ["$L_u$ (one line a class)", "$L_v$"]
+            names = ["$L_u$ (one line per class)", "$L_v$"]
         else:
             lines, names = constants.get_lines(), ["$L_u$ (rows)", "$L_v$ (columns)"]
         constants.legend(lines, names, fontsize=8, loc="best")
@@ -220,9 +220,10 @@ def path(
     """Draw accuracies of the cross-validation, and weights along the strength mu1.
 
     Args:
-      model: the classifier that was chosen.
-      found: the regularisation path.
-      rows: of the cross-validation: ``rank``, ``mu1``, ``accuracy``, ... of each point.
+      model: The classifier that was chosen.
+      found: The regularisation path.
+      rows: Rows of the cross-validation, one per point: ``rank``, ``mu1``,
+        ``accuracy``, ...
       ranks: ``rank`` and ``accuracy`` of each rank tried without penalties.
     """
     is_single = found.left.shape[1] == 1 and found.left.shape[3] == 1

@@ -120,10 +120,10 @@ def table(
     """Return a table that scrolls by itself where the screen is narrow.
 
     Args:
-      head: of the columns.
-      rows: plain text, escaped here.
-      text: heads of the columns that hold sentences, broken into lines.
-      marks: of each row, the CSS class of its last cell, such as "good" or "bad".
+      head: Titles of the columns.
+      rows: Cells of each row, as plain text; they are escaped here.
+      text: Titles of the columns that hold sentences, broken into lines.
+      marks: CSS class of the last cell of each row, such as "good" or "bad".
     """
     kinds = [' class="text"' if cell in text else "" for cell in head]
     top = "".join(
@@ -145,7 +145,7 @@ def table(
 
 
 def can_draw() -> bool:
-    """Whether matplotlib is installed."""
+    """Return True if matplotlib is installed."""
     try:
         return importlib.util.find_spec("matplotlib") is not None
     except ValueError:  # it is barred
@@ -162,10 +162,10 @@ def picture(
     """Draw with matplotlib and return a figure; without matplotlib a remark.
 
     Args:
-      draw: gets an empty `matplotlib.figure.Figure`.
-      caption: below the picture; HTML.
-      height: in inches.
-      width: in inches; text of 10 points can be read on a phone up to some 5 of them.
+      draw: Draws into the empty `matplotlib.figure.Figure` it is given.
+      caption: Text below the picture; HTML.
+      height: Height in inches.
+      width: Width in inches. On a phone, text of 10 points can be read up to about 5.
     """
     if not can_draw():
         return (
@@ -185,8 +185,8 @@ def draw_png(draw: Callable[[Any], None], size: tuple[float, float]) -> bytes:
     """Return a picture of a size in inches, as PNG.
 
     Args:
-      draw: gets an empty `matplotlib.figure.Figure`.
-      size: width and height.
+      draw: Draws into the empty `matplotlib.figure.Figure` it is given.
+      size: Width and height.
     """
     return _draw(draw, size, "png", _LOOK)
 

@@ -1,8 +1,9 @@
-"""A model as a folder: one JSON text, one file of arrays, and pictures.
+"""The model folder, one form for all kinds of models.
 
-The JSON text says what the model is and holds size and SHA-256 of the arrays. The
-folder is written beside its place and then renamed: there is always one complete
-model to read, the old or the new one.
+A folder holds ``model.json`` (what the model is, how it was made, size and SHA-256 of
+the arrays), one or two files of arrays, and perhaps further files such as pictures. It
+is written beside its place and then renamed. There is always one complete model to
+read, the old or the new one.
 """
 
 import contextlib
@@ -10,172 +11,267 @@ import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Collection, Iterator, Mapping
+import shutil
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lowrank_jax import __version__
 from lowrank_jax.checks import InputError
-from lowrank_jax.store import checkpoint
+from lowrank_jax.store import files
+from lowrank_jax.store.files import Path
 
-__all__ = ["Content", "check_target", "complete", "read", "write"]
+__all__ = [
+    "CERTIFICATE",
+    "KINDS",
+    "Content",
+    "Kind",
+    "check_target",
+    "complete",
+    "kind_of",
+    "read",
+    "write",
+]
+
+#: Name of the certificate that a training may leave beside its model.
+CERTIFICATE = "certificate.json"
 
 _FORMAT = 1
-_MODEL, _ARRAYS = "model.json", "weights.npz"
+_MODEL = "model.json"
 _REMAINS = (".part",)  # of a write that was killed
+_TAGGER = "tagger"  # the kind of a folder that names none
 
-Path = str | os.PathLike[str]
+
+class Kind(NamedTuple):
+    """One kind of model.
+
+    Attributes:
+      title: Name of the model in messages.
+      command: Command that applies the model.
+      resume: Command that resumes an unfinished training, "" if none can be resumed.
+      arrays: Names of the files of arrays, without ``.npz``.
+      extra: Names of further files that may be in the folder.
+    """
+
+    title: str
+    command: str
+    resume: str = ""
+    arrays: tuple[str, ...] = ("weights",)
+    extra: tuple[str, ...] = ()
+
+
+#: The kinds by the name that ``model.json`` gives them.
+KINDS: Mapping[str, Kind] = {
+    _TAGGER: Kind("tagger", "tag", "train", ("weights", "vocabulary"), (CERTIFICATE,)),
+    "word tagger": Kind("speller", "tag", "train"),
+    "matrix classifier": Kind(
+        "classifier",
+        "predict",
+        extra=("patterns.png", "convergence.png", "path.png"),
+    ),
+    "reranker": Kind("reranker", "rerank apply", "rerank train"),
+}
 
 
 class Content(NamedTuple):
     """What a folder holds.
 
     Attributes:
-      about: ready for JSON.
-      arrays: by name.
+      about: Description of the model, ready for JSON.
+      arrays: Arrays by name, for each file of arrays.
+      extra: Content of further files by name; `read` leaves it empty.
     """
 
     about: dict[str, Any]
-    arrays: dict[str, np.ndarray]
+    arrays: Mapping[str, dict[str, np.ndarray]]
+    extra: Mapping[str, bytes] = {}
 
 
-def check_target(
-    folder: Path, extra: Collection[str] = (), *, kind: str | None = None
-) -> None:
-    """Raise `InputError` unless a model may be written there.
+def kind_of(folder: Path) -> str | None:
+    """Return the kind of the model in a folder, None if there is no model."""
+    try:
+        about = json.loads((_place(folder) / _MODEL).read_text(encoding="utf-8"))
+        return str(about.get("kind", _TAGGER)) if "format_version" in about else None
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
+
+
+def check_target(folder: Path, kind: str) -> None:
+    """Raise `InputError` unless a model of this kind may be written there.
 
     Args:
-      folder: may be missing, empty, or hold a model.
-      extra: names of further files that a model may have.
-      kind: of the model to write; one of another kind is not replaced. None leaves
-        that to `write`, which asks again.
+      folder: Place of the model. It may be missing, empty, or hold a model of the same
+        kind or the checkpoint of one.
+      kind: Kind of the model to write.
     """
-    folder = pathlib.Path(folder)
-    found = _kind_of(folder)
-    if kind is not None and found not in (None, kind):
-        raise InputError(f"{folder} holds a {found}; name another folder for a {kind}.")
+    folder, about = pathlib.Path(folder), KINDS[kind]
+    found = kind_of(folder)
+    if found is not None and found != kind:
+        raise InputError(
+            f"{folder} holds a {_title(found)}; name another folder for a "
+            f"{about.title}."
+        )
     if folder.is_dir():
-        ours = {_MODEL, _ARRAYS, *_REMAINS, *extra}
+        ours = {_MODEL, *_REMAINS, *about.extra, *(f"{a}.npz" for a in about.arrays)}
+        if about.resume:
+            ours |= {files.CHECKPOINT, f".{files.CHECKPOINT}.part"}
         foreign = sorted({item.name for item in folder.iterdir()} - ours)
         if foreign:
             raise InputError(
-                f"{folder} is not a folder of such a model: it holds {foreign[0]!r}; "
-                f"name a new or empty folder."
+                f"{folder} is not the folder of a {about.title}: it holds "
+                f"{foreign[0]!r}; name a new or empty folder."
             )
     elif folder.exists() or folder.is_symlink():
         raise InputError(f"{folder} is not a folder; name another place for the model.")
 
 
-@contextlib.contextmanager
-def complete(place: Path, kind: str) -> Iterator[None]:
-    """Tell in one sentence of what a model lacks while it is put together.
-
-    Args:
-      place: what was read, for the message.
-      kind: of the model.
-    """
-    try:
-        yield
-    except (KeyError, TypeError) as error:
-        raise InputError(
-            f"{os.fspath(place)} is damaged or not of a {kind} ({error}); train the "
-            "model again."
-        ) from None
-
-
 def write(
-    folder: Path,
-    kind: str,
-    content: Content,
-    extra: Mapping[str, bytes] | None = None,
+    folder: Path, kind: str, content: Content, *, keep_checkpoint: bool = False
 ) -> None:
     """Write a model, replacing an earlier one when this one is complete.
 
     Args:
-      folder: where; made if it is not there.
-      kind: of the model; `read` asks for the same.
-      content: of the model.
-      extra: further files by name.
+      folder: Place of the model; made if it is missing.
+      kind: Kind of the model; `read` asks for the same.
+      content: What the folder is to hold.
+      keep_checkpoint: If true, a checkpoint in the earlier folder stays.
 
     Raises:
-      InputError: if a model of another kind is there.
+      InputError: If the folder holds a model of another kind or foreign files.
     """
-    extra = extra or {}
-    found = _kind_of(pathlib.Path(folder))
-    if found not in (None, kind):
-        raise InputError(f"{folder} holds a {found}; name another folder for a {kind}.")
+    check_target(folder, kind)
+    kept = pathlib.Path(folder) / files.CHECKPOINT
 
     def put(part: pathlib.Path) -> None:
-        checkpoint.write_arrays(part / _ARRAYS, content.arrays)
-        for name, data in extra.items():
+        about: dict[str, Any] = {"format_version": _FORMAT}
+        if kind != _TAGGER:
+            about["kind"] = kind
+        about |= {"package_version": __version__, **content.about, "files": {}}
+        for name, arrays in content.arrays.items():
+            path = part / f"{name}.npz"
+            files.write_arrays(path, arrays)
+            about["files"][path.name] = _describe(path)
+        for name, data in content.extra.items():
             (part / name).write_bytes(data)
-        about = {
-            "format_version": _FORMAT,
-            "kind": kind,
-            "package_version": __version__,
-            **content.about,
-            "files": {_ARRAYS: _describe(part / _ARRAYS)},
-        }
-        text = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
-        (part / _MODEL).write_text(text, encoding="utf-8")
+        if keep_checkpoint and kept.exists():
+            shutil.copy2(kept, part / files.CHECKPOINT)
+        text = (json.dumps(about, indent=1) + "\n").encode()
+        files.replace_file(part / _MODEL, lambda file: _put(file, text))
 
-    checkpoint.replace_folder(folder, put, last=_MODEL)
+    files.replace_folder(folder, put, last=_MODEL)
 
 
 def read(folder: Path, kind: str) -> Content:
     """Read a model that `write` wrote.
 
     Raises:
-      InputError: if it is no such model, of another version, cut short or damaged.
+      InputError: If there is no model of this kind, or it is unfinished, of another
+        version, cut short or damaged.
     """
-    shown, folder = folder, pathlib.Path(folder)
-    previous = checkpoint.previous_folder(folder)
-    if not folder.exists() and previous.exists():
-        folder = previous  # killed between the two renames of `write`
+    shown, folder = folder, _place(folder)
     try:
         about = json.loads((folder / _MODEL).read_text(encoding="utf-8"))
-        version, found = about["format_version"], about.get("kind", "tagger")
-        expected = about["files"].get(_ARRAYS, {})
+        version, found = about["format_version"], about.get("kind", _TAGGER)
+        expected = dict(about["files"])
     except (FileNotFoundError, NotADirectoryError):
-        raise InputError(
-            f"{shown} is not a model folder: it has no {_MODEL}; check the path."
-        ) from None
+        raise _missing(folder, shown, kind) from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError(
-            f"{folder / _MODEL} is cut short or damaged; make the model again."
+            f"{folder / _MODEL} is cut short or damaged; train the model again."
         ) from None
-    if found != kind:
+    if found != kind and found in KINDS:
         raise InputError(
-            f"{shown} holds a {found} where a {kind} is expected; name another folder."
+            f"{shown} is a {_title(found)}; use lowrank-jax {KINDS[found].command}."
         )
-    if version != _FORMAT:
+    if found != kind or version != _FORMAT:
+        what = f"model format {version!r}" if found == kind else f"the kind {found!r}"
+        known = _FORMAT if found == kind else repr(kind)
         raise InputError(
-            f"{shown} has model format {version!r} where this version reads {_FORMAT}; "
-            f"use the version of lowrank_jax that wrote it "
-            f"({about.get('package_version')}), or make the model again."
+            f"{shown} has {what} where this version reads {known}; use the version of "
+            f"lowrank_jax that wrote it ({about.get('package_version')}), or train "
+            f"again."
         )
-    path = folder / _ARRAYS
-    if not path.exists() or _describe(path) != expected:
-        state = "is missing" if not path.exists() else "is cut short or damaged"
-        raise InputError(
-            f"{path} {state}; copy the whole folder again or make the model again."
-        )
-    return Content(about, checkpoint.read_arrays(path))
+    with complete(folder / _MODEL, kind):
+        for name in KINDS[kind].arrays:
+            _check_file(folder / f"{name}.npz", expected[f"{name}.npz"])
+    arrays = {
+        name: files.read_arrays(folder / f"{name}.npz") for name in KINDS[kind].arrays
+    }
+    return Content(about, arrays)
 
 
-def _kind_of(folder: pathlib.Path) -> str | None:
-    """Return the kind of the model that a folder says it holds, None if none."""
-    if not folder.exists():
-        folder = checkpoint.previous_folder(folder)
+@contextlib.contextmanager
+def complete(place: Path, kind: str) -> Iterator[None]:
+    """Turn a missing part of a model into one sentence.
+
+    Args:
+      place: What was read, for the message.
+      kind: Kind of the model.
+    """
     try:
-        about = json.loads((folder / _MODEL).read_text(encoding="utf-8"))
-        return str(about.get("kind", "tagger")) if "format_version" in about else None
-    except (OSError, ValueError, TypeError, AttributeError):
-        return None
+        yield
+    except (KeyError, TypeError) as error:
+        raise InputError(
+            f"{os.fspath(place)} is damaged or not of a {_title(kind)} ({error}); "
+            "train the model again."
+        ) from None
+
+
+def _place(folder: Path) -> pathlib.Path:
+    """Return where the model is if `write` was killed between its two renames."""
+    folder = pathlib.Path(folder)
+    previous = files.previous_folder(folder)
+    return previous if not folder.exists() and previous.exists() else folder
+
+
+def _title(kind: str) -> str:
+    return KINDS[kind].title if kind in KINDS else f"model of the kind {kind!r}"
+
+
+def _missing(folder: pathlib.Path, shown: Path, kind: str) -> InputError:
+    """Say what a folder without a model is."""
+    path = folder / files.CHECKPOINT
+    if not path.exists():
+        return InputError(
+            f"{shown} is not a model folder: it has no {_MODEL}; check the path."
+        )
+    command = KINDS[kind].resume or "train"
+    with contextlib.suppress(InputError, KeyError, TypeError):
+        # A reranker has settings where a tagger has hyperparameters.
+        text = files.read_arrays(path, only=("metadata",))["metadata"].tobytes()
+        settings = json.loads(text)["metadata"]["settings"]
+        command = "rerank train" if "settings" in settings else "train"
+    return InputError(
+        f"{shown} holds the checkpoint of an unfinished training and no model; resume "
+        f"with {command} --resume."
+    )
 
 
 def _describe(path: pathlib.Path) -> dict[str, Any]:
     with open(path, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {"sha256": digest, "bytes": path.stat().st_size}
+
+
+def _check_file(path: pathlib.Path, expected: Mapping[str, Any]) -> None:
+    if not path.exists():
+        raise InputError(
+            f"{path} is missing, so the model is incomplete; copy the whole folder or "
+            f"train again."
+        )
+    size = path.stat().st_size
+    if size != expected["bytes"]:
+        raise InputError(
+            f"{path} has {size} bytes where {expected['bytes']} are expected, so the "
+            f"model is incomplete; copy the whole folder or train again."
+        )
+    if _describe(path)["sha256"] != expected["sha256"]:
+        raise InputError(
+            f"{path} does not have the checksum it was written with; copy the folder "
+            f"again or train again."
+        )
+
+
+def _put(file: Any, content: bytes) -> None:
+    file.write(content)

@@ -1,13 +1,13 @@
-"""All statements, in the order of the papers, and the check of some of them."""
+"""All statements, in the order of the papers."""
 
 import difflib
 import importlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.verify.statement import Effort, Result, Statement, rows_of, run
+from lowrank_jax.verify.statement import Statement, rows_of
 
-__all__ = ["PARTS", "check", "choose", "part", "statements"]
+__all__ = ["PARTS", "choose", "part", "statements"]
 
 #: Modules that hold statements. The modules of one part share runs.
 PARTS = (
@@ -17,8 +17,6 @@ PARTS = (
     ("smm.hankel", "smm.prox", "smm.splitting"),
     ("tm.construction", "tm.steps"),
 )
-
-_MANY = 20  # statements that are worth starting processes for
 
 
 def part(names: tuple[str, ...]) -> tuple[Statement, ...]:
@@ -45,37 +43,3 @@ def choose(only: Collection[str] | None) -> list[Statement]:
             raise InputError(f"--only {id}: no statement has this id; try {names}.")
     wanted = {id.lower() for id in only}
     return [statement for statement in every if statement.id.lower() in wanted]
-
-
-def check(
-    only: Collection[str] | None = None,
-    quick: bool = True,
-    *,
-    seed: int = 0,
-    num_workers: int = 1,
-    tell: Callable[[Result], None] | None = None,
-) -> list[Result]:
-    """Check statements of the papers; return what the trials of each row found.
-
-    Args:
-      only: Ids such as "BOL-P4", in any case. None takes all statements.
-      quick: Make fewer trials.
-      seed: Seed of the trials.
-      num_workers: Number of processes. They are started only for many statements, and
-        need the caller's main module to be importable.
-      tell: Called with each result as it comes.
-    """
-    from lowrank_jax.verify import workers
-
-    chosen, effort = choose(only), Effort(is_quick=quick, seed=seed)
-    found: Iterable[Result] = (run(statement, effort) for statement in chosen)
-    if num_workers > 1 and len(chosen) >= _MANY:
-        ids = frozenset(statement.id for statement in chosen)
-        found = workers.results(effort, num_workers=num_workers, only=ids)
-    results = []
-    for result in found:
-        results.append(result)
-        if tell is not None:
-            tell(result)
-    order = {(one.id, one.form): i for i, one in enumerate(chosen)}
-    return sorted(results, key=lambda result: order[result.id, result.form])

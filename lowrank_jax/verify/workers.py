@@ -3,19 +3,52 @@
 import multiprocessing
 import os
 import queue
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from lowrank_jax.verify import catalogue
 from lowrank_jax.verify.statement import Effort, Result, run
 
-__all__ = ["results"]
+__all__ = ["check", "results_of"]
 
+_MANY = 20  # statements that are worth starting processes for
 _PATIENCE = 600.0  # seconds without any result
 _LOOK = 5.0  # seconds between two looks at the workers
 
 
-def results(
+def check(
+    only: Collection[str] | None = None,
+    quick: bool = True,
+    *,
+    seed: int = 0,
+    num_workers: int = 1,
+    tell: Callable[[Result], None] | None = None,
+) -> list[Result]:
+    """Check statements of the papers; return what the trials of each row found.
+
+    Args:
+      only: Ids such as "BOL-P4", in any case. None takes all statements.
+      quick: Make fewer trials.
+      seed: Seed of the trials.
+      num_workers: Number of processes. They are started only for many statements, and
+        need the caller's main module to be importable.
+      tell: Called with each result as it comes.
+    """
+    chosen, effort = catalogue.choose(only), Effort(is_quick=quick, seed=seed)
+    found: Iterable[Result] = (run(statement, effort) for statement in chosen)
+    if num_workers > 1 and len(chosen) >= _MANY:
+        ids = frozenset(statement.id for statement in chosen)
+        found = results_of(effort, num_workers=num_workers, only=ids)
+    results: list[Result] = []
+    for result in found:
+        results.append(result)
+        if tell is not None:
+            tell(result)
+    order = {(one.id, one.form): i for i, one in enumerate(chosen)}
+    return sorted(results, key=lambda result: order[result.id, result.form])
+
+
+def results_of(
     effort: Effort, *, num_workers: int, only: frozenset[str]
 ) -> Iterator[Result]:
     """Yield what was found of each statement, as it comes.

@@ -13,13 +13,14 @@ from lowrank_jax.demo import SMALL, bol_section, sblr
 def test_all_sequence_learners_learn(demo_report):
     assert demo_report.status == 0
     made = demo_report.sequences
-    names = [result.name for result in made.results]
+    names = [row.name for row in made.rows]
     assert names == ["sp", "averaged sp", "mira", "bol paper", "bol block"]
-    for result in made.results:
-        assert result.mistakes[-1] < result.mistakes[0] / 4
-        assert result.f1[-1] > 80 and result.accuracy > 85
-        assert len(result.f1) == len(result.mistakes) == SMALL.passes
-    weights = {r.name: r.num_parameters for r in made.results}
+    for row in made.rows:
+        mistakes, f1 = row.along["mistakes"], row.along["f1"]
+        assert mistakes[-1] < mistakes[0] / 4
+        assert f1[-1] > 80 and float(row.cells["accuracy"]) > 85
+        assert len(f1) == len(mistakes) == SMALL.passes
+    weights = {r.name: int(r.cells["weights"].replace(",", "")) for r in made.rows}
     assert weights["bol block"] < weights["sp"]
 
 
@@ -60,8 +61,8 @@ def test_the_page_stands_by_itself(demo_report):
     text = re.sub(r"base64,[^\"]*", "", page)
     assert "http" not in text and "<script" not in text and "src=" not in text
     assert 'name="viewport"' in text and "made up" in text
-    for result in demo_report.sequences.results:
-        assert f"<td>{result.f1[-1]:.2f}</td>" in text
+    for row in demo_report.sequences.rows:
+        assert f"<td>{row.along['f1'][-1]:.2f}</td>" in text
     for title in ("Sequences", "Matrices", "Words", "Lists", "The statements"):
         assert f"<h2>{title}" in text
     assert "<td>TM-Eq6</td>" in text

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from lowrank_jax.cli import machine
+from lowrank_jax.cli import output
 
 SCRIPT = """
 import os, sys
@@ -47,9 +47,9 @@ def test_one_core_for_each_operation_of_an_online_learner(folder, learner, cores
 
 def test_what_the_user_says_counts_and_a_loaded_jax_is_left_alone(monkeypatch):
     monkeypatch.delenv("PJRT_NPROC", raising=False)
-    machine.use_one_core()
+    output.use_one_core()
     assert "PJRT_NPROC" not in os.environ
     monkeypatch.delitem(sys.modules, "jax")
     monkeypatch.setenv("PJRT_NPROC", "2")
-    machine.use_one_core()
+    output.use_one_core()
     assert os.environ["PJRT_NPROC"] == "2"

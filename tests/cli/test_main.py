@@ -23,6 +23,40 @@ def test_help_and_argument_errors_do_not_import_jax(arguments):
     )
 
 
+COUNT = """
+import sys
+from lowrank_jax.cli import main
+status = main(sys.argv[1:])
+print(status, sum(name.split(".")[0] == "lowrank_jax" for name in sys.modules),
+      "jax" in sys.modules, file=sys.stderr)
+"""
+
+
+def loaded(*arguments):
+    """Run a command in a fresh process; return status, modules of ours, whether JAX."""
+    done = subprocess.run(
+        [sys.executable, "-c", COUNT, *map(str, arguments)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    status, number, has_jax = done.stderr.splitlines()[-1].split()
+    return int(status), int(number), has_jax == "True"
+
+
+def test_a_command_loads_what_it_needs_and_no_more(files, tmp_path):
+    given = ("--train", files.train, "--test", files.test, "--passes", 1)
+    status, number, has_jax = loaded("train", "bol", *given, "--model", tmp_path / "m")
+    assert status == 0 and has_jax and number <= 60
+
+
+@pytest.mark.parametrize("name", ["eval", "datasets"])
+def test_a_command_that_computes_nothing_loads_no_jax(files, tmp_path, name):
+    given = [files.test, files.test] if name == "eval" else ["--data-dir", tmp_path]
+    status, number, has_jax = loaded(name, *given, "--json", tmp_path / "r.json")
+    assert status == 0 and not has_jax and number < 40
+
+
 def test_every_command_has_help_with_examples(cli):
     shown = cli("--help")
     assert shown.status == 0 and "examples:" in shown.out

@@ -1,6 +1,5 @@
 """`rerank train` and `rerank apply`: what they report, write and refuse."""
 
-import dataclasses
 import json
 import shutil
 
@@ -11,7 +10,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.cli import main
 from lowrank_jax.data import read_json_lists, write_json_lists
 from lowrank_jax.data.made.lists import reranking_task
-from lowrank_jax.estimators.reranker import RerankModel
+from lowrank_jax.estimators.reranker import Reranker
 from lowrank_jax.store import folder as model_folder
 from tests.cli.conftest import listing
 from tests.cli.test_bad_input import refused
@@ -70,10 +69,10 @@ def test_apply_gives_the_scores_of_the_model_and_the_quality_of_train(
     done = cli("rerank", "apply", folder / "m", test, "--json", tmp_path / "a.json")
     assert done.status == 0 and "mean quality" in done.err
     rows = [json.loads(line) for line in done.out.splitlines()]
-    model = RerankModel.load(folder / "m")
-    lists, _ = read_json_lists(test, names=model.names)
+    model = Reranker.load(folder / "m")
+    lists, _ = read_json_lists(test, names=model.names_)
     flat = [score for row in rows for score in row["scores"]]
-    np.testing.assert_allclose(flat, model.scores(lists), rtol=1e-5)
+    np.testing.assert_allclose(flat, model.decision_function(lists), rtol=1e-5)
     assert all(row["chosen"] == np.argmax(row["scores"]) for row in rows)
     result = json.loads((tmp_path / "a.json").read_text())
     trained = json.loads((folder / "m.json").read_text())
@@ -82,11 +81,11 @@ def test_apply_gives_the_scores_of_the_model_and_the_quality_of_train(
     assert out.read_text() == done.out and "mean quality" in again.out
 
     # The scores are those of the dense tensor, feature by feature.
-    weights = np.einsum("hi,hj->ij", *(np.asarray(part) for part in model.params))
+    weights = np.einsum("hi,hj->ij", *(np.asarray(part) for part in model.params_))
     table = np.zeros((lists.num_candidates, 36))
     owner = np.repeat(np.arange(lists.num_candidates), np.diff(lists.candidate_offsets))
     np.add.at(table, (owner, lists.feature_ids), lists.values)
-    expected = table @ weights.ravel(order="F")[model.place]
+    expected = table @ weights.ravel(order="F")[model.place_]
     np.testing.assert_allclose(flat, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -199,7 +198,7 @@ def test_bad_arguments_and_models_are_refused(cli, folder, tmp_path):
     (model / "model.json").write_text(json.dumps(about | {"format_version": 99}))
     refused(cli("rerank", "apply", model, train), model, "model format 99")
     (model / "model.json").write_text(json.dumps(about | {"kind": "tagger"}))
-    refused(cli("rerank", "apply", model, train), "holds a tagger")
+    refused(cli("rerank", "apply", model, train), "is a tagger; use lowrank-jax tag")
     refused(cli("rerank", "apply", tmp_path / "none", train), "not a model folder")
 
 
@@ -218,9 +217,10 @@ def test_choices_and_figures_do_not_share_a_place(cli, folder, tmp_path):
 
 
 def test_scores_that_are_not_finite_are_refused(cli, folder, tmp_path):
-    path, model = tmp_path / "x.jsonl", RerankModel.load(folder / "m")
-    params = tuple(1e10 * np.abs(part) for part in model.params)
-    dataclasses.replace(model, params=params).save(tmp_path / "m")
+    path, model = tmp_path / "x.jsonl", Reranker.load(folder / "m")
+    params = tuple(1e10 * np.abs(part) for part in model.params_)
+    model.params_ = params
+    model.save(tmp_path / "m")
     line = '{{"candidates": [{{"features": {{"f1": {0}}}}}, {{"features": {{}}}}]}}\n'
     path.write_text(line.format(1) + line.format(1e38))
     done = cli("rerank", "apply", tmp_path / "m", path, "--out", tmp_path / "out")
@@ -229,7 +229,8 @@ def test_scores_that_are_not_finite_are_refused(cli, folder, tmp_path):
 
 
 def test_a_model_of_another_kind_is_not_overwritten(cli, folder, tmp_path):
-    for kind in ("word tagger", "matrix classifier", "tagger"):
+    titles = {"word tagger": "speller", "matrix classifier": "classifier"}
+    for kind, title in (titles | {"tagger": "tagger"}).items():
         model = tmp_path / kind
         shutil.copytree(folder / "m", model)
         about = json.loads((model / "model.json").read_text()) | {"kind": kind}
@@ -239,19 +240,19 @@ def test_a_model_of_another_kind_is_not_overwritten(cli, folder, tmp_path):
         (model / "model.json").write_text(json.dumps(about))
         before = (model / "model.json").read_bytes()
         done = cli("rerank", "train", folder / "train.jsonl", "--model", model)
-        refused(done, f"{model} holds a {kind}; name another folder")
-        with pytest.raises(InputError, match=f"holds a {kind}; name another folder"):
-            RerankModel.load(folder / "m").save(model)
+        refused(done, f"{model} holds a {title}; name another folder")
+        with pytest.raises(InputError, match=f"holds a {title}; name another folder"):
+            Reranker.load(folder / "m").save(model)
         assert (model / "model.json").read_bytes() == before
-    empty = model_folder.Content({}, {})
+    empty = model_folder.Content({}, {"weights": {}})
     model = tmp_path / "m"
     shutil.copytree(folder / "m", model)
     with pytest.raises(InputError, match="m holds a reranker; name another folder"):
         model_folder.write(model, "word tagger", empty)
-    assert RerankModel.load(model).num_features == 36
+    assert Reranker.load(model).num_features_ == 36
     (model / "model.json").write_text("{")  # cut short: nothing to keep
     model_folder.write(model, "word tagger", empty)
-    assert model_folder.read(model, "word tagger").arrays == {}
+    assert model_folder.read(model, "word tagger").arrays == {"weights": {}}
 
 
 def test_help_tells_of_the_settings(cli):

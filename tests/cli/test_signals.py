@@ -6,12 +6,12 @@ import threading
 
 import pytest
 
-from lowrank_jax.cli.signals import StopRequest
+from lowrank_jax.cli.output import StopRequest
 
 # A long computation in C that signals do not interrupt, as a compiled pass is.
 PROGRAM = """
 import hashlib, sys
-from lowrank_jax.cli.signals import StopRequest
+from lowrank_jax.cli.output import StopRequest
 with StopRequest("stopping") as stop:
     print("ready", flush=True)
     hashlib.pbkdf2_hmac("sha256", b"", b"", int(sys.argv[1]))

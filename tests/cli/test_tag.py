@@ -18,7 +18,7 @@ def test_one_more_column_is_written(cli, chunker, files):
     rows = columns(done.out)
     assert [row[:3] for row in rows] == columns(files.test.read_text())
     corpus = data.read_conll(files.test)
-    assert [row[3] for row in rows] == Tagger.load(chunker).tag(corpus).tolist()
+    assert [row[3] for row in rows] == Tagger.load(chunker).predict(corpus).tolist()
     blanks = done.out.count("\n\n")
     assert blanks == corpus.num_sentences
 
@@ -71,7 +71,7 @@ def test_k_best_blocks_begin_with_number_and_score(cli, chunker, files):
 
 def test_marginals_follow_the_label_and_sum_to_one(cli, chunker, files):
     done = cli("tag", chunker, files.test, "--marginals")
-    labels = Tagger.load(chunker).encoder.labels
+    labels = Tagger.load(chunker).encoder_.labels
     plain = columns(cli("tag", chunker, files.test).out)
     for row, expected in zip(columns(done.out), plain, strict=True):
         assert row[:4] == expected
@@ -90,7 +90,7 @@ def test_text_is_segmented_line_by_line(cli, segmenter, files, tmp_path):
     done = cli("tag", segmenter, raw)
     shown = done.out.split("\n")
     assert ["".join(line.split()) for line in shown] == bare
-    labels = Tagger.load(segmenter).tag(gold)
+    labels = Tagger.load(segmenter).predict(gold)
     words = data.words_from_labels(gold.columns[0], labels, gold.offsets)
     assert [line.split("  ") for line in shown if line] == words
 
@@ -102,7 +102,7 @@ def test_segmentation_has_k_best_and_marginals_too(cli, segmenter, tmp_path):
     assert head.startswith("# 0 ") and words.replace("  ", "") == "一丁丂"
     rows = columns(cli("tag", segmenter, raw, "--marginals").out)
     assert [row[0] for row in rows] == list("一丁丂")
-    assert len(rows[0]) == 2 + len(Tagger.load(segmenter).encoder.labels)
+    assert len(rows[0]) == 2 + len(Tagger.load(segmenter).encoder_.labels)
 
 
 def test_k_best_and_marginals_exclude_each_other(cli, chunker, files):

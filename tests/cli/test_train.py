@@ -71,9 +71,9 @@ def test_weights_and_orders_are_as_asked_for(cli, files, tmp_path):
     more = ("--set", "dtype=float64", "averaging=none", "--orders", "first")
     assert cli(*train("sp", files, tmp_path / "m", *more)).status == 0
     tagger = Tagger.load(tmp_path / "m")
-    assert tagger.dtype == np.float64 and tagger.params.zero is None
-    assert set(tagger.encoder.space.orders) == {"1"}
-    assert tagger.hyperparameters["averaging"] == "none"
+    assert tagger.dtype == np.float64 and tagger.params_.zero is None
+    assert set(tagger.encoder_.space.orders) == {"1"}
+    assert tagger.hyperparameters_["averaging"] == "none"
 
 
 def test_the_result_without_test_data_has_no_scores(cli, files, tmp_path):
@@ -151,7 +151,7 @@ def test_going_on_gives_the_unbroken_result_bit_for_bit(cli, files, tmp_path, un
     history = json.loads((folder / "model.json").read_text())["training"]["history"]
     assert len(history) == 3
     tagger = Tagger.load(folder)  # bol has both orders by default
-    assert set(tagger.encoder.space.orders) == {"01"}
+    assert set(tagger.encoder_.space.orders) == {"01"}
 
 
 def test_a_batch_learner_goes_on_and_ends_when_it_has_converged(cli, files, tmp_path):
@@ -183,8 +183,8 @@ def test_the_factors_of_bcd_take_turns_from_pass_to_pass(cli, files, tmp_path):
     blocks = found["hyperparameters"]["num_rounds_per_block"]
     assert blocks == found["num_sentences"]
     tagger = Tagger.load(tmp_path / "unbroken")
-    assert tagger.hyperparameters["num_rounds_per_block"] == blocks
-    rows = bilinear.split(tagger.params.table, len(tagger.encoder.labels))
+    assert tagger.hyperparameters_["num_rounds_per_block"] == blocks
+    rows = bilinear.split(tagger.params_.table, len(tagger.encoder_.labels))
     assert np.ptp(rows.left[:-1]) > 0 and np.ptp(rows.right[:-1]) > 0  # both moved
 
     assert cli(*train("bcd", files, folder, *noisy, "--keep-checkpoint")).status == 0

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 from lowrank_jax import data
-from lowrank_jax.cli import main
-from lowrank_jax.estimators import training
-from lowrank_jax.estimators.speller import WordTagger
+from lowrank_jax.cli import main, output
+from lowrank_jax.estimators.speller import Speller
 from tests.cli.conftest import listing
 from tests.cli.test_bad_input import refused
 from tests.cli.test_train import NAMES
@@ -70,7 +69,7 @@ def test_words_and_nettalk_files_are_tagged_alike(cli, speller, spelled, tmp_pat
     whole.write_text(head + "cat\tk@t\t>1<\t0\ncit\tsIt\t>1<\t0\n")
     assert cli("tag", folder, whole).out == done.out
     corpus = data.read_nettalk(spelled)
-    predicted = WordTagger.load(folder).predict(corpus)
+    predicted = Speller.load(folder).predict(corpus)
     assert predicted.tolist() == corpus.labels.tolist()
 
 
@@ -104,10 +103,10 @@ def test_a_run_cut_short_goes_on_to_the_same_model(
         @property
         def number(self):
             calls.append(1)
-            return 15 if len(calls) > 6 else 0
+            return 15 if len(calls) > 3 else None
 
     with monkeypatch.context() as patch:
-        patch.setattr(training, "StopRequest", Stop)
+        patch.setattr(output, "StopRequest", Stop)
         assert cli(*train(spelled, tmp_path / "m")).status == 128 + 15
     assert {item.name for item in (tmp_path / "m").iterdir()} == {"checkpoint.npz"}
     other = ("strength=0.2", *SETTINGS[1:])
@@ -127,8 +126,8 @@ def test_the_iterate_and_the_checkpoint_are_as_asked_for(
     assert cli(*train(spelled, tmp_path / "m", *more, settings=settings)).status == 0
     names = {item.name for item in (tmp_path / "m").iterdir()}
     assert names == {"model.json", "weights.npz", "checkpoint.npz"}
-    left, right = WordTagger.load(folder), WordTagger.load(tmp_path / "m")
-    assert np.abs(left.params[0] - right.params[0]).max() > 0
+    left, right = Speller.load(folder), Speller.load(tmp_path / "m")
+    assert np.abs(left.params_[0] - right.params_[0]).max() > 0
     done = cli(*train(spelled, tmp_path / "m", "--resume"))  # the last one after all
     assert done.status == 0 and weights(tmp_path / "m") == weights(folder)
 
@@ -158,7 +157,7 @@ def test_a_folder_cut_short_or_of_another_kind_is_told_of(
     folder = tmp_path / "m"
     shutil.copytree(speller[0], folder)
     (folder / "weights.npz").write_bytes(weights(folder)[:100])
-    refused(cli("tag", folder, spelled), folder / "weights.npz", "cut short")
+    refused(cli("tag", folder, spelled), folder / "weights.npz", "incomplete")
     before = listing(folder)
     (folder / "notes.txt").write_text("mine")
     refused(cli(*train(spelled, folder)), "notes.txt")

@@ -9,7 +9,7 @@ import pytest
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.made.lists import reranking_task
-from lowrank_jax.estimators.reranker import RerankModel
+from lowrank_jax.estimators.reranker import Reranker
 from lowrank_jax.models import tensor
 
 
@@ -20,14 +20,8 @@ def made(order, dtype):
     shape = tensor.Shape(sizes, 2)
     params = tensor.random(jax.random.key(0), shape, dtype)
     place = np.arange(lists.num_features, dtype=np.int32) % shape.num_cells
-    model = RerankModel(
-        params=tuple(part * 10 for part in params),
-        num_features=lists.num_features,
-        names=None,
-        place=place,
-        learner="tm",
-        settings={},
-        metadata={},
+    model = Reranker.from_params(
+        tuple(part * 10 for part in params), lists.num_features, place=place
     )
     return model, lists
 
@@ -40,12 +34,12 @@ def test_a_model_comes_back_with_its_modes_in_order_and_its_precision(
     model, lists = made(order, dtype)
     model.save(tmp_path / "m")
     with jax.enable_x64(False):  # as in a fresh process
-        again = RerankModel.load(tmp_path / "m")
-        scores = again.scores(lists)
-    assert [part.shape for part in again.params] == [p.shape for p in model.params]
-    assert all(part.dtype == dtype for part in again.params)
+        again = Reranker.load(tmp_path / "m")
+        scores = again.decision_function(lists)
+    assert [part.shape for part in again.params_] == [p.shape for p in model.params_]
+    assert all(part.dtype == dtype for part in again.params_)
     assert scores.dtype == dtype
-    np.testing.assert_array_equal(scores, model.scores(lists))
+    np.testing.assert_array_equal(scores, model.decision_function(lists))
 
 
 def test_a_folder_that_lacks_something_is_refused(tmp_path):
@@ -55,4 +49,4 @@ def test_a_folder_that_lacks_something_is_refused(tmp_path):
     del about["num_features"]
     (tmp_path / "m" / "model.json").write_text(json.dumps(about))
     with pytest.raises(InputError, match="damaged or not of a reranker"):
-        RerankModel.load(tmp_path / "m")
+        Reranker.load(tmp_path / "m")

@@ -1,3 +1,4 @@
+import copy
 import dataclasses
 import itertools
 import json
@@ -14,11 +15,15 @@ import pytest
 from lowrank_jax import data, loops, metrics, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.corpus import Corpus
+from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import Scores, path_score
-from lowrank_jax.estimators.tagger import Tagger, check_target
+from lowrank_jax.estimators import labelling
+from lowrank_jax.estimators.tagger import Tagger
 from lowrank_jax.features import Encoder, read_template, with_orders
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online import perceptron
+from lowrank_jax.store import files as store_files
+from lowrank_jax.store.folder import check_target
 
 FILES = {"model.json", "weights.npz", "vocabulary.npz"}
 
@@ -36,8 +41,22 @@ def make_tagger(kind: str) -> tuple[Tagger, Corpus]:
         zeros = bilinear.zeros(encoder.space, 2, jnp.float32)
         table = jax.random.normal(jax.random.key(0), zeros.table.shape, jnp.float32)
         params = zeros._replace(table=table.at[-1].set(0), scale=jnp.float32(0.3))
-    given = {"step_size": 1.0}
-    return Tagger(encoder, params, kind, given, "segmentation", {"passes": 2}), test
+    tagger = Tagger.from_params(
+        encoder,
+        params,
+        learner=kind,
+        hyperparameters={"step_size": 1.0},
+        format="segmentation",
+        training={"passes": 2},
+    )
+    return tagger, test
+
+
+def named(tagger: Tagger, learner: str) -> Tagger:
+    """The same model under the name of another learner."""
+    other = copy.copy(tagger)
+    other.learner = learner
+    return other
 
 
 @pytest.fixture(scope="module", params=["linear", "bilinear"])
@@ -47,11 +66,11 @@ def trained(request) -> tuple[Tagger, Corpus]:
 
 def scores_of(tagger: Tagger, corpus: Corpus, index: int) -> tuple[Scores, int]:
     """Scores of one sentence as numbers, straight from the model."""
-    stream = streams.sentences.stream(tagger.encoder.transform(corpus))
+    stream = streams.sentences.stream(tagger.encoder_.transform(corpus))
     module = linear if tagger.model == "linear" else bilinear
-    scores = module.scores(tagger.params, stream.example(index))
+    scores = module.scores(tagger.params_, stream.example(index))
     length = int(corpus.lengths[index])
-    num_labels = len(tagger.encoder.labels)
+    num_labels = len(tagger.encoder_.labels)
     pairwise = np.asarray(scores.pairwise, np.float64)[..., : num_labels + 1]
     return Scores(np.asarray(scores.unary, np.float64), pairwise), length
 
@@ -59,7 +78,7 @@ def scores_of(tagger: Tagger, corpus: Corpus, index: int) -> tuple[Scores, int]:
 def enumerate_paths(tagger: Tagger, corpus: Corpus, index: int):
     """All labellings of a sentence with their scores, best first."""
     scores, length = scores_of(tagger, corpus, index)
-    num_labels = len(tagger.encoder.labels)
+    num_labels = len(tagger.encoder_.labels)
     pairs = scores.pairwise
     pairs = np.broadcast_to(pairs, (scores.unary.shape[0], *pairs.shape[-2:]))
     found = []
@@ -68,7 +87,7 @@ def enumerate_paths(tagger: Tagger, corpus: Corpus, index: int):
         places = range(length)
         unary = sum(scores.unary[i, labels[i]] for i in places)
         total = unary + sum(pairs[i, labels[i], before[i]] for i in places)
-        found.append((total, [tagger.encoder.labels[label] for label in labels]))
+        found.append((total, [tagger.encoder_.labels[label] for label in labels]))
     return sorted(found, key=lambda pair: -pair[0])
 
 
@@ -79,7 +98,7 @@ def first_tokens(corpus: Corpus, length: int) -> Corpus:
 
 def test_a_trained_tagger_finds_most_words(trained):
     tagger, test = trained
-    labels = tagger.tag(test)
+    labels = tagger.predict(test)
     assert labels.shape == (test.num_tokens,)
     if tagger.model == "bilinear":
         pytest.skip("its weights are random")
@@ -88,8 +107,8 @@ def test_a_trained_tagger_finds_most_words(trained):
 
 def test_tag_gives_the_path_of_greatest_score(trained):
     tagger, test = trained
-    labels = tagger.tag(test)
-    index = {label: i for i, label in enumerate(tagger.encoder.labels)}
+    labels = tagger.predict(test)
+    index = {label: i for i, label in enumerate(tagger.encoder_.labels)}
     best = tagger.k_best(test, 2)
     for i in (0, 7, test.num_sentences - 1):
         here = slice(test.offsets[i], test.offsets[i + 1])
@@ -115,7 +134,7 @@ def test_k_best_equals_enumeration(trained):
 def test_k_best_of_a_short_sentence_has_all_paths_and_no_more(trained):
     tagger, test = trained
     (found,) = tagger.k_best(first_tokens(test, 1), 50)
-    assert len(found) == len(tagger.encoder.labels)
+    assert len(found) == len(tagger.encoder_.labels)
 
 
 def test_marginals_equal_enumeration_and_sum_to_one(trained):
@@ -124,13 +143,13 @@ def test_marginals_equal_enumeration_and_sum_to_one(trained):
     paths = enumerate_paths(tagger, short, 0)
     weights = np.exp(np.array([score for score, _ in paths]) - paths[0][0])
     weights /= weights.sum()
-    expected = np.zeros((4, len(tagger.encoder.labels)))
+    expected = np.zeros((4, len(tagger.encoder_.labels)))
     for weight, (_, labels) in zip(weights, paths, strict=True):
         for i, label in enumerate(labels):
-            expected[i, tagger.encoder.labels.index(label)] += weight
-    found = tagger.marginals(short)
+            expected[i, tagger.encoder_.labels.index(label)] += weight
+    found = tagger.predict_marginals(short)
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    np.testing.assert_allclose(tagger.marginals(test).sum(axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(tagger.predict_marginals(test).sum(axis=1), 1, rtol=1e-5)
 
 
 def test_a_very_long_sentence_changes_nothing_for_the_others(trained):
@@ -149,27 +168,27 @@ def test_a_very_long_sentence_changes_nothing_for_the_others(trained):
         ),
         "both",
     )
-    labels, alone = tagger.tag(both), tagger.tag(test)
+    labels, alone = tagger.predict(both), tagger.predict(test)
     np.testing.assert_array_equal(labels[: test.num_tokens], alone)
     np.testing.assert_array_equal(labels[-test.num_tokens :], alone)
     middle = labels[test.num_tokens : -test.num_tokens]
-    np.testing.assert_array_equal(middle, tagger.tag(one))
+    np.testing.assert_array_equal(middle, tagger.predict(one))
 
 
 def test_on_an_accelerator_the_labels_are_the_same(trained, monkeypatch):
     tagger, test = trained
-    expected = tagger.tag(test)
+    expected = tagger.predict(test)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr("lowrank_jax.estimators.tagger._predict", None)  # the other way
-    np.testing.assert_array_equal(tagger.tag(test), expected)
+    monkeypatch.setattr(labelling, "predict_jitted", None)  # the other way
+    np.testing.assert_array_equal(tagger.predict(test), expected)
 
 
 def test_a_sentence_is_labelled_the_same_alone_as_among_others(trained):
     tagger, test = trained
-    labels = tagger.tag(test)
+    labels = tagger.predict(test)
     for i in (0, test.num_sentences - 1):
         here = slice(test.offsets[i], test.offsets[i + 1])
-        np.testing.assert_array_equal(tagger.tag(test.take([i])), labels[here])
+        np.testing.assert_array_equal(tagger.predict(test.take([i])), labels[here])
 
 
 def test_a_saved_model_gives_the_same_labels_in_a_fresh_process(trained, tmp_path):
@@ -178,14 +197,16 @@ def test_a_saved_model_gives_the_same_labels_in_a_fresh_process(trained, tmp_pat
     tagger.save(folder)
     assert {item.name for item in folder.iterdir()} == FILES
     assert os.listdir(folder.parent) == ["model"]
-    sentences = data.words_from_labels(test.columns[0], tagger.tag(test), test.offsets)
+    sentences = data.words_from_labels(
+        test.columns[0], tagger.predict(test), test.offsets
+    )
     text.write_text("".join("".join(s) + "\n" for s in sentences), encoding="utf-8")
     program = (
         "import sys\n"
         "from lowrank_jax import data\n"
         "from lowrank_jax.estimators.tagger import Tagger\n"
         "corpus = data.read_raw_text(sys.argv[2])\n"
-        "sys.stdout.write(' '.join(Tagger.load(sys.argv[1]).tag(corpus)))\n"
+        "sys.stdout.write(' '.join(Tagger.load(sys.argv[1]).predict(corpus)))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(folder), str(text)],
@@ -193,28 +214,29 @@ def test_a_saved_model_gives_the_same_labels_in_a_fresh_process(trained, tmp_pat
         text=True,
         check=True,
     )
-    assert done.stdout.split() == tagger.tag(test).tolist()
+    assert done.stdout.split() == tagger.predict(test).tolist()
 
 
 def test_a_loaded_model_is_the_saved_one_bit_for_bit(trained, tmp_path):
     tagger, _ = trained
     tagger.save(tmp_path / "m")
     loaded = Tagger.load(tmp_path / "m")
-    assert jax.tree.structure(loaded.params) == jax.tree.structure(tagger.params)
+    assert jax.tree.structure(loaded.params_) == jax.tree.structure(tagger.params_)
     for a, b in zip(
-        jax.tree.leaves(loaded.params), jax.tree.leaves(tagger.params), strict=True
+        jax.tree.leaves(loaded.params_), jax.tree.leaves(tagger.params_), strict=True
     ):
         assert a.dtype == b.dtype and np.asarray(a).tobytes() == np.asarray(b).tobytes()
     assert loaded.learner == tagger.learner
-    assert loaded.hyperparameters == tagger.hyperparameters
-    assert loaded.metadata == tagger.metadata
+    assert loaded.hyperparameters_ == tagger.hyperparameters_
+    assert loaded.training_ == tagger.training_
     assert loaded.num_parameters == tagger.num_parameters > 0
 
 
 def test_a_float64_model_keeps_its_precision_where_x64_is_off(trained, tmp_path):
     tagger, test = trained
-    third = jax.tree.map(lambda array: array.astype(jnp.float64) / 3, tagger.params)
-    tagger = dataclasses.replace(tagger, params=third)
+    third = jax.tree.map(lambda array: array.astype(jnp.float64) / 3, tagger.params_)
+    tagger = copy.copy(tagger)
+    tagger.params_ = third
     test = test.take([0, 1])
     tagger.save(tmp_path / "m")
     with jax.enable_x64(False):
@@ -228,11 +250,9 @@ def test_saving_replaces_a_model_and_drops_its_checkpoint(trained, tmp_path):
     tagger, test = trained
     tagger.save(tmp_path / "m")
     (tmp_path / "m" / "checkpoint.npz").write_bytes(b"x")
-    dataclasses.replace(tagger, learner="second").save(
-        tmp_path / "m", keep_checkpoint=True
-    )
+    named(tagger, "second").save(tmp_path / "m", keep_checkpoint=True)
     assert {i.name for i in (tmp_path / "m").iterdir()} == FILES | {"checkpoint.npz"}
-    dataclasses.replace(tagger, learner="third").save(tmp_path / "m")
+    named(tagger, "third").save(tmp_path / "m")
     assert Tagger.load(tmp_path / "m").learner == "third"
     assert {i.name for i in (tmp_path / "m").iterdir()} == FILES
     assert os.listdir(tmp_path) == ["m"]
@@ -247,7 +267,7 @@ def test_a_foreign_folder_is_refused_and_left_as_it_is(trained, tmp_path):
     with pytest.raises(InputError, match="is not a folder"):
         tagger.save(tmp_path / "home" / "letter.txt")
     assert os.listdir(tmp_path / "home") == ["letter.txt"]
-    check_target(tmp_path / "new")
+    check_target(tmp_path / "new", "tagger")
 
 
 def test_a_save_that_fails_leaves_the_earlier_model(trained, tmp_path, monkeypatch):
@@ -263,10 +283,10 @@ def test_a_save_that_fails_leaves_the_earlier_model(trained, tmp_path, monkeypat
 
     monkeypatch.setattr(os, "rename", fail)
     with pytest.raises(OSError, match="no"):
-        dataclasses.replace(tagger, learner="other").save(tmp_path / "m")
-    monkeypatch.setattr(Tagger, "_write", lambda *given: fail(".part", ""))
+        named(tagger, "other").save(tmp_path / "m")
+    monkeypatch.setattr(store_files, "write_arrays", lambda *_: fail(".part", ""))
     with pytest.raises(OSError, match="no"):
-        dataclasses.replace(tagger, learner="other").save(tmp_path / "m")
+        named(tagger, "other").save(tmp_path / "m")
     assert (tmp_path / "m" / "model.json").read_bytes() == before
     assert os.listdir(tmp_path) == ["m"]
 
@@ -292,10 +312,10 @@ def test_a_folder_that_cannot_be_renamed_gets_the_files(
     monkeypatch.setattr(os, "rename", fail)
     if not is_parent_writable:
         monkeypatch.setattr(pathlib.Path, "mkdir", make)
-    dataclasses.replace(tagger, learner="second").save(folder, keep_checkpoint=True)
+    named(tagger, "second").save(folder, keep_checkpoint=True)
     assert Tagger.load(folder).learner == "second"
     assert {i.name for i in folder.iterdir()} == FILES | {"checkpoint.npz"}
-    dataclasses.replace(tagger, learner="third").save(folder)
+    named(tagger, "third").save(folder)
     assert Tagger.load(folder).learner == "third"
     assert {i.name for i in folder.iterdir()} == FILES
     assert os.listdir(tmp_path) == ["mounted"]
@@ -306,7 +326,7 @@ def test_a_link_to_a_folder_stays_a_link(trained, tmp_path):
     (tmp_path / "far").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "far" / "m")
     tagger.save(tmp_path / "far" / "m")
-    dataclasses.replace(tagger, learner="second").save(tmp_path / "link")
+    named(tagger, "second").save(tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
     assert Tagger.load(tmp_path / "far" / "m").learner == "second"
     assert Tagger.load(tmp_path / "link").learner == "second"
@@ -370,3 +390,23 @@ def test_a_folder_with_a_checkpoint_alone_says_how_to_go_on(tmp_path):
     (tmp_path / "checkpoint.npz").write_bytes(b"")
     with pytest.raises(InputError, match="unfinished training .* --resume"):
         Tagger.load(tmp_path)
+
+
+def test_weights_are_counted_by_order():
+    count = labelling.num_parameters
+    space = Space(10, 3, ("0", "01", "1"), has_transitions=True)
+    assert count(space) == 10 * 3 + 10 * 12 + 12
+    assert count(space, model="bilinear") == 10 * 3 + 10 * 7 + 12
+    assert count(space, model="bilinear", rank=2) == 30 + 10 * 14 + 12
+    counts = {"num_zero_order": 4, "num_first_order": 7}
+    assert count(space, **counts) == 4 * 3 + 7 * 12 + 12
+    assert count(Space(10, 3, ("0",))) == 30
+    assert count(Space(10, 3, ("1",)), model="bilinear") == 70
+
+
+def test_bad_models_are_named():
+    space = Space(10, 3, ("0",))
+    with pytest.raises(InputError, match="`model`"):
+        labelling.num_parameters(space, model="cubic")
+    with pytest.raises(InputError, match="`rank`"):
+        labelling.num_parameters(space, model="bilinear", rank=0)

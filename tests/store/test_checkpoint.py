@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.store import checkpoint
+from lowrank_jax.store import checkpoint, files
 
 
 class Inner(NamedTuple):
@@ -85,11 +85,11 @@ def test_a_table_of_zeros_takes_no_room(tmp_path):
 
 def test_pack_keeps_what_is_not_sparse_as_it_is():
     arrays = {"full": np.arange(1.0, 5.0), "words": np.array(["a", "b"])}
-    assert set(checkpoint.pack(arrays)) == {"full", "words"}
+    assert set(files.pack(arrays)) == {"full", "words"}
     sparse = {"sparse": np.eye(9)}
-    packed = checkpoint.pack(sparse)
+    packed = files.pack(sparse)
     assert set(packed) == {"sparse.places", "sparse.values", "sparse.shape"}
-    np.testing.assert_array_equal(checkpoint.unpack(packed)["sparse"], np.eye(9))
+    np.testing.assert_array_equal(files.unpack(packed)["sparse"], np.eye(9))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])
@@ -143,7 +143,7 @@ def test_a_failed_write_leaves_the_earlier_file(tmp_path):
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        checkpoint.replace_file(path, fail)
+        files.replace_file(path, fail)
     assert checkpoint.read_metadata(path) == {"n": 1}
     assert os.listdir(tmp_path) == ["c.npz"]
 
@@ -153,10 +153,10 @@ def test_a_kill_while_writing_leaves_the_earlier_file(tmp_path):
     checkpoint.save(path, {"a": jnp.ones(3)}, {"n": 1})
     program = (
         "import os, sys\n"
-        "from lowrank_jax import checkpoint\n"
+        "from lowrank_jax.store import files\n"
         "def write(file):\n"
         "    file.write(b'half'); file.flush(); os.kill(os.getpid(), 9)\n"
-        "checkpoint.replace_file(sys.argv[1], write)\n"
+        "files.replace_file(sys.argv[1], write)\n"
     )
     done = subprocess.run([sys.executable, "-c", program, str(path)], check=False)
     assert done.returncode == -9

@@ -10,7 +10,7 @@ from lowrank_jax.verify import Effort, catalogue, run, workers
 def test_processes_find_what_one_process_finds():
     effort = Effort(is_quick=True)
     only = frozenset({"TM-N1", "TM-N2"})
-    found = list(workers.results(effort, num_workers=2, only=only))
+    found = list(workers.results_of(effort, num_workers=2, only=only))
     alone = [
         run(one, effort)
         for one in catalogue.part(("tm.construction",))
@@ -31,4 +31,4 @@ def test_a_worker_that_dies_is_told_of(monkeypatch):
     monkeypatch.setattr(workers, "_LOOK", 0.2)
     effort = Effort(is_quick=True)
     with pytest.raises(RuntimeError, match="ended with status 3"):
-        list(workers.results(effort, num_workers=1, only=frozenset()))
+        list(workers.results_of(effort, num_workers=1, only=frozenset()))

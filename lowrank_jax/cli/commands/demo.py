@@ -19,7 +19,7 @@ from lowrank_jax.cli import files
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lowrank_jax.demo import bol
+    from lowrank_jax.demo import Row, bol
     from lowrank_jax.verify import Result
 
 __all__ = ["add_parser", "run"]
@@ -68,41 +68,30 @@ def run(arguments: argparse.Namespace) -> int:
     _say("Compiling and training ...")
 
     from lowrank_jax import demo as demos
-    from lowrank_jax.demo import bol, bol_section, page, sblr, smm, tm
+    from lowrank_jax.demo import bol, page, sblr, smm, tm
     from lowrank_jax.verify import curves, table
 
     size = demos.SMALL if arguments.small else demos.FULL
     with _verifying(size.statements) as verified:
-        _title("Sequences: made-up text, cut into words of a made-up lexicon")
-        _say(_row(*bol_section.HEAD))
-        tagged = bol.run(size, lambda result: _say(_row(*bol_section.cells(result))))
-        _say(_regret_text(tagged))
-        _say(_sentences_text(tagged, is_coloured=_has_colours()))
-        _title("Matrices: digits told apart by sparse factors")
-        _say(_row(*sblr.HEAD))
-        classified = sblr.run(size, lambda result: _say(_row(*sblr.cells(result))))
-        _title("Words: an output for each letter")
-        _say(_row(*smm.HEAD))
-        spelt = smm.run(size, lambda result: _say(_row(*smm.cells(result))))
-        _title("Lists: the best of some candidates")
-        _say(_row(*tm.HEAD))
-        ranked = tm.run(size, lambda result: _say(_row(*tm.cells(result))))
+        _title(bol.TITLE)
+        sequences = bol.run(size, _table())
+        _say(_regret_text(sequences))
+        _say(_sentences_text(sequences, is_coloured=_has_colours()))
+        _title(sblr.TITLE)
+        matrices = sblr.run(size, _table())
+        _title(smm.TITLE)
+        words = smm.run(size, _table())
+        _title(tm.TITLE)
+        lists = tm.run(size, _table())
         _title("Runs that show what the statements say ...")
         shown = curves.compute()
         _title("Statements of the papers")
         results, seconds = verified()
     _say(table.summary(results, seconds))
-    text = page.page(
-        tagged,
-        classified,
-        spelt,
-        ranked,
-        results,
-        shown,
-        time.perf_counter() - began,
-    )
+    took = time.perf_counter() - began
+    text = page.page(sequences, matrices, words, lists, results, shown, took)
     files.write_text(target, text)
-    _say(f"All in {time.perf_counter() - began:.0f} s. Report: {target}")
+    _say(f"All in {took:.0f} s. Report: {target}")
     return 0 if all(result.as_expected for result in results) else 1
 
 
@@ -165,8 +154,16 @@ def _title(text: str) -> None:
     _say(f"\n{text}")
 
 
-def _row(name: str, *cells: str) -> str:
-    return f"{name:<26}" + "".join(f"{cell:>11}" for cell in cells)
+def _table() -> "Callable[[Row], None]":
+    """Return a function that prints rows as they come, the first below its head."""
+    printed: list[Row] = []
+
+    def tell(row: "Row") -> None:
+        for name, *cells in ([] if printed else [row.head]) + [row.texts]:
+            _say(f"{name:<26}" + "".join(f"{cell:>11}" for cell in cells))
+        printed.append(row)
+
+    return tell
 
 
 def _regret_text(demo: "bol.Demo") -> str:
@@ -183,7 +180,7 @@ def _sentences_text(demo: "bol.Demo", *, is_coloured: bool) -> str:
     """Some test sentences as the last learner cuts them, wrong words marked."""
     from lowrank_jax.demo.bol_section import cut_sentences
 
-    lines = ["", f"Sentences as {demo.results[-1].name} cuts them, wrong words marked"]
+    lines = ["", f"Sentences as {demo.rows[-1].name} cuts them, wrong words marked"]
     for words in cut_sentences(demo):
         if is_coloured:
             codes = [44 if is_right else 41 for _, is_right in words]

@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.cli import files
+from lowrank_jax.cli import files, output
 
 if TYPE_CHECKING:
     from lowrank_jax.data.corpus import Corpus
@@ -14,9 +14,10 @@ __all__ = ["add_parser", "run"]
 _DESCRIPTION = """\
 Score predicted labels against the true ones.
 
-Of column files the last column counts: the true labels in GOLD, the predicted ones in
-PREDICTED. With one file alone the last column is the prediction and the one before it
-the truth, as `lowrank-jax tag` and CRF++ write it. The report is that of conlleval.
+The last column of a column file counts: true labels in GOLD, predicted labels in
+PREDICTED. If there is one file alone, its last column is the prediction and the column
+before it the truth, as `lowrank-jax tag` and CRF++ write it. The report has the form of
+conlleval.
 """
 
 _EPILOG = """\
@@ -59,7 +60,6 @@ def run(arguments: argparse.Namespace) -> int:
     gold_path = files.find_data(arguments.gold, arguments.data_dir)
 
     from lowrank_jax import metrics
-    from lowrank_jax.cli import scoring
 
     gold = files.read_corpus(gold_path, arguments.format)
     if arguments.predicted is None:
@@ -70,12 +70,12 @@ def run(arguments: argparse.Namespace) -> int:
         _check_same_text(gold, predicted)
         labels = predicted.labels
     assert gold.labels is not None
-    scores = scoring.score(gold, labels, arguments.format)
+    scores = metrics.score_labels(gold, labels, arguments.format)
     result: dict[str, Any] = scores | {
         "num_sentences": gold.num_sentences,
         "num_tokens": gold.num_tokens,
     }
-    report = scoring.score_line(scores) + "\n"
+    report = output.score_line(scores) + "\n"
     if arguments.format == "conll":
         report = metrics.conlleval_report(gold.labels, labels, gold.offsets)
         chunks = metrics.chunk_scores(gold.labels, labels, gold.offsets)

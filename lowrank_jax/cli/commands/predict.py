@@ -17,9 +17,9 @@ __all__ = ["add_parser", "run"]
 _DESCRIPTION = """\
 Classify matrices with a model that `fit` wrote.
 
-Printed are comma-separated values: the predicted label of each matrix and the
-probability of each class, below a line that names the columns. Where the file has
-labels, accuracy and AUC are told as well.
+The output has comma-separated values: the predicted label of each matrix and the
+probability of each class, below a line that names the columns. If the file has labels,
+accuracy and AUC are printed as well.
 """
 
 _EPILOG = """\
@@ -61,7 +61,7 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Classify a file; return the exit status."""
-    path = matrices.find(arguments.data, arguments)
+    path = files.find_data(arguments.data, arguments.data_dir)
     files.check_outputs(arguments.out, arguments.json, arguments.model)
 
     from lowrank_jax.estimators.classifier import Classifier

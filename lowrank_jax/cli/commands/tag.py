@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.cli import arguments as kinds
-from lowrank_jax.cli import files
+from lowrank_jax.cli import files, options, output
 
 if TYPE_CHECKING:
     from lowrank_jax.data.corpus import Corpus
@@ -18,19 +17,18 @@ __all__ = ["add_parser", "run"]
 _DESCRIPTION = """\
 Label text with a model that `train` wrote, and print the result.
 
-What is read depends on the format the model was trained on:
-  conll         columns as in the training file; the label may be there or not. Printed
-                are the same columns and one more, the predicted label.
-  segmentation  text, one sentence a line. Printed are its words, two spaces between.
-  nettalk       words, one a line, or a NETtalk file. Printed are columns: letter,
-                phoneme.
+The input depends on the format that the model was trained on:
+  conll         columns as in the training file, with or without the label. The output
+                has the same columns and one more, the predicted label.
+  segmentation  text, one sentence per line. The output has two spaces between words.
+  nettalk       words, one per line, or a NETtalk file. The output has two columns,
+                letter and phoneme.
 """
 
 _EPILOG = """\
 Probabilities of --marginals are the softmax of the model's scores over all labellings
-of a sentence. Those of a model trained by likelihood (crf) mean what they say; those of
-perceptron and max-margin models (sp, mira, bol, ...) order labels well but are not
-calibrated.
+of a sentence. Only models trained by likelihood (crf) are calibrated. Perceptron and
+max-margin models (sp, mira, bol, ...) order labels well but are not calibrated.
 
 Most of the time for little text goes into compilation: set JAX_COMPILATION_CACHE_DIR to
 a folder to keep compiled programs from one call to the next.
@@ -57,7 +55,7 @@ def add_parser(commands: Any) -> None:
     which.add_argument(
         "--k-best",
         metavar="K",
-        type=kinds.count,
+        type=options.count,
         help="print the K best labellings of each sentence, each below a line "
         "'# NUMBER SCORE' that counts from 0",
     )
@@ -75,14 +73,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Label a file; return the exit status."""
     path = files.find_data(arguments.file, arguments.data_dir)
 
-    from lowrank_jax.estimators.speller import is_word_tagger
     from lowrank_jax.estimators.tagger import Tagger
+    from lowrank_jax.store.folder import kind_of
 
-    if is_word_tagger(arguments.model):
+    if kind_of(arguments.model) == "word tagger":
         return _tag_words(arguments, path)
     tagger = Tagger.load(arguments.model)
     corpus, sentence_of_line = _read(path, tagger.format)
-    tagger.encoder.template.check_columns(len(corpus.columns), corpus.source)
+    tagger.encoder_.template.check_columns(len(corpus.columns), corpus.source)
     if arguments.k_best is not None:
         _write_k_best(sys.stdout, tagger, corpus, arguments.k_best)
     elif arguments.marginals:
@@ -92,14 +90,16 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         from lowrank_jax.data import write_conll
 
-        write_conll(sys.stdout, _without_classes(tagger, corpus), [tagger.tag(corpus)])
+        write_conll(
+            sys.stdout, _without_classes(tagger, corpus), [tagger.predict(corpus)]
+        )
     return 0
 
 
 def _tag_words(arguments: argparse.Namespace, path: str) -> int:
     """Label the letters of words with a model of bi-symbols."""
     from lowrank_jax.data import write_conll
-    from lowrank_jax.estimators.speller import WordTagger
+    from lowrank_jax.estimators.speller import Speller
 
     for option, is_given in (
         ("--k-best", arguments.k_best is not None),
@@ -107,18 +107,17 @@ def _tag_words(arguments: argparse.Namespace, path: str) -> int:
     ):
         if is_given:
             raise InputError(
-                f"{option} needs a model of features, and {arguments.model} is one of "
-                f"bi-symbols (smm), which gives its best labels alone; leave it out."
+                f"{option} needs a tagger, and {arguments.model} is a speller, which "
+                f"gives its best labels alone; leave it out."
             )
-    tagger = WordTagger.load(arguments.model)
+    tagger = Speller.load(arguments.model)
     corpus, _ = _read(path, "nettalk")
     unseen = tagger.unseen_letters(corpus)
     if unseen:
-        print(
-            f"lowrank-jax: the training data do not have the letter"
-            f"{'s' if len(unseen) > 1 else ''} {', '.join(unseen)} of {corpus.source}; "
-            f"such letters get the most frequent label.",
-            file=sys.stderr,
+        output.note(
+            f"the training data do not have the letter{'s' if len(unseen) > 1 else ''} "
+            f"{', '.join(unseen)} of {corpus.source}; such letters get the most "
+            f"frequent label."
         )
     write_conll(sys.stdout, corpus, [tagger.predict(corpus)])
     return 0
@@ -154,7 +153,7 @@ def _read(path: str, file_format: str) -> tuple["Corpus", list[bool]]:
 
 
 def _letters_of(lines: list[str]) -> list[str]:
-    """Take the letters alone, where the lines are those of a NETtalk file."""
+    """Take the letters alone if the lines come from a NETtalk file."""
     if not any(line.count("\t") >= 2 for line in lines):
         return lines
     # A line of the header has no fields, or an empty one first.
@@ -165,7 +164,7 @@ def _write_words(
     stream: IO[str], tagger: "Tagger", corpus: "Corpus", has_sentence: Iterable[bool]
 ) -> None:
     """Write segmented text, an empty line where the input has one."""
-    sentences = _words(corpus, tagger.tag(corpus))
+    sentences = _words(corpus, tagger.predict(corpus))
     for is_filled in has_sentence:
         stream.write(("  ".join(next(sentences)) if is_filled else "") + "\n")
 
@@ -194,9 +193,9 @@ def _write_k_best(stream: IO[str], tagger: "Tagger", corpus: "Corpus", k: int) -
 def _write_marginals(stream: IO[str], tagger: "Tagger", corpus: "Corpus") -> None:
     from lowrank_jax.data import write_conll
 
-    columns: list[Any] = [tagger.tag(corpus)]
-    probabilities = tagger.marginals(corpus).T.tolist()
-    for label, column in zip(tagger.encoder.labels, probabilities, strict=True):
+    columns: list[Any] = [tagger.predict(corpus)]
+    probabilities = tagger.predict_marginals(corpus).T.tolist()
+    for label, column in zip(tagger.encoder_.labels, probabilities, strict=True):
         columns.append([f"{label}/{value:.6f}" for value in column])
     write_conll(stream, _without_classes(tagger, corpus), columns)
 

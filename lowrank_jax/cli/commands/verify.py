@@ -8,8 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from lowrank_jax.cli import arguments as kinds
-from lowrank_jax.cli import files
+from lowrank_jax.cli import files, options
 
 if TYPE_CHECKING:
     from lowrank_jax.verify import Result
@@ -58,7 +57,7 @@ def add_parser(commands: Any) -> None:
         "--html", metavar="FILE", help="write a page with the table and plots there"
     )
     parser.add_argument(
-        "--seed", type=kinds.seed, default=0, metavar="N", help="seed of the trials"
+        "--seed", type=options.seed, default=0, metavar="N", help="seed of the trials"
     )
     parser.add_argument(
         "--only", nargs="+", metavar="ID", help="statements to check; default: all"
@@ -75,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.quick:
         _compile_fast()
 
-    from lowrank_jax.verify import catalogue, table
+    from lowrank_jax.verify import catalogue, table, workers
 
     catalogue.choose(arguments.only)  # an unknown id is told before the work
     out = sys.stderr if arguments.json == "-" else sys.stdout
@@ -85,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     began = time.perf_counter()
     say(table.head())
-    results = catalogue.check(
+    results = workers.check(
         arguments.only,
         arguments.quick,
         seed=arguments.seed,
@@ -116,7 +115,7 @@ def _compile_fast() -> None:
 def _as_json(
     results: Sequence["Result"], arguments: argparse.Namespace, seconds: float
 ) -> dict[str, Any]:
-    from lowrank_jax.cli.machine import describe_machine
+    from lowrank_jax.cli.output import describe_machine
 
     return {
         "command": "lowrank-jax verify" + (" --quick" if arguments.quick else ""),

@@ -2,7 +2,6 @@
 
 from lowrank_jax.estimators.classifier.estimator import BilinearClassifier
 from lowrank_jax.estimators.classifier.fitting import (
-    PICTURES,
     STRENGTH,
     Classifier,
     Fit,
@@ -15,7 +14,6 @@ from lowrank_jax.estimators.classifier.fitting import (
 )
 
 __all__ = [
-    "PICTURES",
     "STRENGTH",
     "BilinearClassifier",
     "Classifier",

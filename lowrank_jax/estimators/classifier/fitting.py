@@ -39,7 +39,6 @@ from lowrank_jax.batch.sblr import bcpd
 from lowrank_jax.batch.sblr.bcpd import Info
 from lowrank_jax.checks import InputError
 from lowrank_jax.estimators.classifier.model import (
-    PICTURES,
     Classifier,
     Scaling,
     check_matrices,
@@ -50,7 +49,6 @@ from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.streams.matrices import Labelled
 
 __all__ = [
-    "PICTURES",
     "Classifier",
     "Fit",
     "Scaling",

@@ -1,7 +1,6 @@
 """A classifier of matrices: scaling, scores, and a folder to keep it in."""
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -14,18 +13,15 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.models import bilinear_logit, logistic
 from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.store import folder as model_folder
+from lowrank_jax.store.files import Path
 
 __all__ = [
     "KIND",
-    "PICTURES",
     "Classifier",
     "Scaling",
     "check_matrices",
     "scaling_of",
 ]
-
-#: Names of the pictures that may be in a model folder.
-PICTURES = ("patterns.png", "convergence.png", "path.png")
 
 KIND = "matrix classifier"
 _SCALES = ("global", "row", "none")
@@ -161,7 +157,7 @@ class Classifier:
         """
         return self.classes[self.scores(x).argmax(1)]
 
-    def save(self, folder: model_folder.Path, **pictures: bytes) -> None:
+    def save(self, folder: Path, **pictures: bytes) -> None:
         """Write the model folder, replacing an earlier one when this one is complete.
 
         Args:
@@ -171,7 +167,6 @@ class Classifier:
         Raises:
           InputError: If the folder holds anything that is not of a model.
         """
-        model_folder.check_target(folder, PICTURES, kind=KIND)
         about = {
             "classes": self.classes.tolist(),
             "shape": list(self.shape),
@@ -188,19 +183,20 @@ class Classifier:
             "shift": self.scaling.shift,
             "size": self.scaling.size,
         }
-        content = model_folder.Content(about, arrays)
         extra = {f"{name}.png": picture for name, picture in pictures.items()}
-        model_folder.write(folder, KIND, content, extra)
+        content = model_folder.Content(about, {"weights": arrays}, extra)
+        model_folder.write(folder, KIND, content)
 
     @staticmethod
-    def load(folder: model_folder.Path) -> "Classifier":
+    def load(folder: Path) -> "Classifier":
         """Read a model folder.
 
         Raises:
           InputError: If it is no such folder, of another version, cut short, damaged.
         """
-        about, arrays = model_folder.read(folder, KIND)
-        try:
+        content = model_folder.read(folder, KIND)
+        about, arrays = content.about, content.arrays["weights"]
+        with model_folder.complete(folder, KIND):
             parts: Any = (arrays[name] for name in Params._fields)
             return Classifier(
                 classes=arrays["classes"],
@@ -211,11 +207,6 @@ class Classifier:
                 metadata=about["training"],
                 versions=about["versions"],
             )
-        except (KeyError, TypeError) as error:
-            raise InputError(
-                f"{os.fspath(folder)} is damaged ({error} is missing); fit the model "
-                f"again."
-            ) from None
 
     def _scores(self, x: np.ndarray) -> np.ndarray:
         """Scores as the model has them, (n, m), some matrices at a time."""

@@ -260,19 +260,21 @@ def test_damage_to_a_folder_is_told_in_one_sentence(tmp_path):
             "model.json", json.dumps(json.loads(text.read_bytes()) | changes).encode()
         )
 
-    broken(put("weights.npz", weights.read_bytes()[:-30]), "weights.npz is cut short")
+    broken(
+        put("weights.npz", weights.read_bytes()[:-30]), "weights.npz has .* bytes where"
+    )
     broken(lambda folder: (folder / "weights.npz").unlink(), "weights.npz is missing")
     broken(put("model.json", text.read_bytes()[:-30]), "model.json is cut short")
     broken(lambda folder: (folder / "model.json").unlink(), "not a model folder")
     broken(about(format_version=9), "model format 9")
-    broken(about(kind="tagger"), "holds a tagger where a matrix classifier")
+    broken(about(kind="tagger"), "is a tagger; use lowrank-jax tag")
     with pytest.raises(InputError, match="not a model folder"):
         Classifier.load(tmp_path / "nowhere")
     (good / "thesis.tex").write_text("much work")
     with pytest.raises(InputError, match="holds 'thesis.tex'"):
         fitted().classifier.save(good)
     with pytest.raises(InputError, match="is not a folder"):
-        model_folder.check_target(text)
+        model_folder.check_target(text, "matrix classifier")
 
 
 def changed(x, place, value):

@@ -8,7 +8,7 @@ import numpy as np
 
 from experiments.bol import regret
 from lowrank_jax import loops, streams
-from lowrank_jax.certify import regret as certify_regret
+from lowrank_jax.certify.regret import conjugate
 from lowrank_jax.online import bol
 from tests.online.tasks import random_task
 
@@ -35,7 +35,7 @@ def test_replay_ends_where_the_run_ended():
             found = regret.block_bounds(touched.before, touched.push)
             total += found.growth.sum() + touched.others.sum()
             rounds |= set(touched.others_at.tolist())
-        ended = certify_regret.conjugate(state)
+        ended = conjugate(state)
         np.testing.assert_allclose(total, ended.value, rtol=1e-6)
     assert rounds == set(np.flatnonzero(trace.is_mistake).tolist())
 

@@ -156,3 +156,13 @@ def relative_rows(corpus, found):
         rows[0] = collections.Counter()
         lists.append([{k: v for k, v in row.items() if v} for row in rows])
     return lists
+
+
+def corpus_f1(split, chosen):
+    """Chunk F1 of a corpus in percent, as conlleval counts it, by a plain loop."""
+    correct = total = 0
+    for index, candidate in enumerate(chosen):
+        place = split.lists.list_offsets[index] + candidate
+        correct += split.num_correct[place]
+        total += split.num_predicted[place] + split.num_gold[index]
+    return 200.0 * correct / total

@@ -1,18 +1,14 @@
 """The machinery of the SMM figures on a few made-up words."""
 
+import functools
+
 import numpy as np
 import pytest
 
-from experiments.smm import (
-    baselines,
-    fig1,
-    fig2,
-    operators,
-    subpatterns,
-)
-from experiments.smm import (
-    words as smm_words,
-)
+from experiments.__main__ import draw
+from experiments.protocol import Setup
+from experiments.smm import baselines, fig1, fig2, operators, subpatterns
+from experiments.smm import words as smm_words
 from experiments.smm.words import Chosen, Setting
 from lowrank_jax import data
 from lowrank_jax.data.corpus import Corpus
@@ -97,7 +93,7 @@ def pretended(monkeypatch, corpus):
     points = {"nuclear": 3.0, "none": 0.0, "frobenius": -1.0, "squared_frobenius": 1.0}
     drawn = []
 
-    def draw(corpus, seed, sizes):
+    def draw_split(corpus, seed):
         drawn.append(seed)
         return smm_words.Split(corpus, corpus, corpus)
 
@@ -113,7 +109,7 @@ def pretended(monkeypatch, corpus):
     setting = {"passes": 3, "strength": 1.0, "states": 2}
     baseline = {"development": 82.0, "test": 82.5, "setting": setting}
     monkeypatch.setattr(smm_words, "read_words", lambda folder: corpus)
-    monkeypatch.setattr(smm_words, "draw_split", draw)
+    monkeypatch.setattr(smm_words, "draw_split", draw_split)
     monkeypatch.setattr(
         smm_words, "make_task", lambda *given: smm_words.Task(*[None] * 4)
     )
@@ -126,20 +122,20 @@ def pretended(monkeypatch, corpus):
 
 def test_the_path_says_how_far_each_method_is_above_none(pretended, tmp_path):
     kept = []
-    result = fig2.run("full", None, quiet, lambda part: kept.append(dict(part)))
+    result = fig2.run(Setup("full", None, quiet, lambda part: kept.append(dict(part))))
     assert len(result["rows"]) == 3 * (1 + 16) and len(kept) == 3 * 5
     points = [claim["points"] for claim in result["claims"]]
     np.testing.assert_allclose(points, [3, -1, 1])
     assert [claim["answer"] for claim in result["claims"]] == ["yes", "no", "in part"]
     text = fig2.table(result)
     assert "| nuclear, both | 10 | 83.10 +- 0.25 | 5 | 10.0 % |" in text
-    fig2.plot(result, tmp_path / "figure.png")
+    draw(fig2.EXPERIMENT, result, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 5000
 
 
 @pytest.mark.parametrize(("scale", "num_claims"), [("small", 4), ("full", 9)])
 def test_each_claim_of_the_paper_is_answered(pretended, tmp_path, scale, num_claims):
-    result = fig1.run(scale, None, quiet)
+    result = fig1.run(Setup(scale, None, quiet))
     answers = {claim["claim"]: claim["answer"] for claim in result["claims"]}
     assert len(answers) == num_claims
     half = "spectral needs half the words of unregularised, small sizes"
@@ -159,15 +155,15 @@ def test_each_claim_of_the_paper_is_answered(pretended, tmp_path, scale, num_cla
     text = fig1.table(result)
     assert text.startswith("| test accuracy (%) | 500 | 1,000 | 2,000 |")
     if scale == "full":
-        fig1.plot(result, tmp_path / "figure.png")
+        draw(fig1.EXPERIMENT, result, tmp_path / "figure.png")
         assert (tmp_path / "figure.png").stat().st_size > 5000
 
 
 def test_a_resumed_figure_runs_only_what_is_missing(pretended):
-    whole = fig1.run("small", None, quiet)
+    whole = fig1.run(Setup("small", None, quiet))
     kept = []
     before = {"rows": whole["rows"][:-4]}
-    again = fig1.run("small", None, quiet, kept.append, before=before)
+    again = fig1.run(Setup("small", None, quiet, kept.append, before))
     assert len(kept) == 4
     for ours, theirs in zip(again["rows"], whole["rows"], strict=True):
         assert ours["method"] == theirs["method"] and ours["test"] == theirs["test"]
@@ -179,7 +175,10 @@ def test_an_automaton_with_all_states_scores_as_its_table(
     monkeypatch.setattr(smm_words, "read_words", lambda folder: corpus)
     monkeypatch.setattr(operators, "RANKS", (1, 6))  # a, c twice, i, the boundary
     monkeypatch.setattr(operators, "STRENGTHS", (0.1,))
-    result = operators.run("small", None, quiet, sizes=SIZES, num_words=40)
+    draw_split = functools.partial(smm_words.draw_split, sizes=SIZES)
+    monkeypatch.setattr(smm_words, "draw_split", draw_split)
+    monkeypatch.setattr(operators, "NUM_WORDS", 40)
+    result = operators.run(Setup(say=quiet))
     for name in (operators.SPECTRAL, operators.PLAIN, operators.PROJECTED):
         one, most = (row for row in result["rows"] if row["method"] == name)
         assert most["test"] > 90 and most["table_test"] > 90
@@ -187,16 +186,8 @@ def test_an_automaton_with_all_states_scores_as_its_table(
             assert most["test"] == most["table_test"]
         assert one["weights"] < most["weights"] and one["states"] < most["states"]
     assert "| spectral | the table |" in operators.table(result)
-    operators.plot(result, tmp_path / "figure.png")
+    draw(operators.EXPERIMENT, result, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 5000
-
-
-def test_intervals_are_those_of_student():
-    mean, half = smm_words.interval([1.0, 2.0, 3.0])
-    assert mean == 2 and half == pytest.approx(4.302653 / np.sqrt(3), rel=1e-6)
-    assert smm_words.interval([4.0]) == (4.0, 0.0)
-    assert smm_words.shown(2.0, 0.5) == "2.00 +- 0.50"
-    assert smm_words.shown(4.0, 0.0, "+") == "+4.00"
 
 
 def test_the_real_words_are_split_as_in_the_paper(corpus_path):

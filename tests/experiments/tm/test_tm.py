@@ -9,17 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments import nbest
-from experiments.bench import BENCHES
+from experiments import intervals, nbest
+from experiments.__main__ import draw
 from experiments.bench import tm as bench
-from experiments.protocol import EXPERIMENTS
-from experiments.tm import fig3, fig4, grid, steps, table1
-from experiments.tm import scores as tm_scores
+from experiments.protocol import Setup
+from experiments.tm import fig3, fig4, grid, scores, steps, table1
 from experiments.tm.grid import Tensor
 from lowrank_jax import loops, streams
 from lowrank_jax.data.made.lists import reranking_task
 from lowrank_jax.models import tensor
 from lowrank_jax.online import rerank, tensor_mira
+from tests.experiments.nbest.examples import corpus_f1
 
 SIZES = (8, 16)
 NUM_CHUNKS = 10
@@ -98,8 +98,8 @@ def test_a_sweep_side_by_side_equals_single_runs():
     table = np.zeros((lists.num_candidates, 20))
     owner = np.repeat(np.arange(lists.num_candidates), np.diff(lists.candidate_offsets))
     np.add.at(table, (owner, lists.feature_ids), lists.values)
-    scores = table @ np.einsum("hi,hj->ij", *alone).ravel(order="F")[place]
-    expected = [part.argmax() for part in np.split(scores, lists.list_offsets[1:-1])]
+    values = table @ np.einsum("hi,hj->ij", *alone).ravel(order="F")[place]
+    expected = [part.argmax() for part in np.split(values, lists.list_offsets[1:-1])]
     found = grid.choose(swept.params[-1], cells, is_tensor=True)
     assert (found[lane] == expected).mean() > 0.9  # to rounding
     assert not np.allclose(swept.params[-1][0][0], swept.params[-1][0][1], rtol=0.1)
@@ -110,28 +110,28 @@ def test_outcomes_are_the_f1_of_the_corpus_and_intervals_cover_it():
     split = made().test
     rng = np.random.default_rng(0)
     chosen = rng.integers(3, size=(4, 20))
-    found = tm_scores.outcome(split, chosen)
-    expected = [nbest.corpus_f1(split, one) for one in chosen]
-    np.testing.assert_allclose(tm_scores.f1_of(found), expected)
-    quality = tm_scores.mean_quality(split, chosen)
+    found = scores.outcome(split, chosen)
+    expected = [corpus_f1(split, one) for one in chosen]
+    np.testing.assert_allclose(scores.f1_of(found), expected)
+    quality = scores.mean_quality(split, chosen)
     np.testing.assert_allclose(quality * 100, expected, rtol=1e-6)
-    samples = tm_scores.Bootstrap(20).sample(found)
+    samples = intervals.Bootstrap(20).sample(*found)
     # A mean over 20 sentences and 4 runs: the spread over both, roughly.
     assert abs(samples.mean() - np.mean(expected)) < 2
     per_list = 100 * found.correct / NUM_CHUNKS
     low = per_list.mean(axis=0).std() / np.sqrt(20)
     assert 0.7 * low < samples.std() < 2 * (low + np.std(expected) / 2)
-    above = tm_scores.answer(np.linspace(1, 2, 100), 1.5)
+    above = intervals.answer(np.linspace(1, 2, 100), 1.5)
     assert above["answer"] == "yes" and above["interval"][0] == pytest.approx(1.025)
-    assert tm_scores.answer(np.linspace(-1, 2, 100), 0.5)["note"] == "not established"
+    assert intervals.answer(np.linspace(-1, 2, 100), 0.5)["note"] == "not established"
     assert (
-        tm_scores.answer(np.linspace(-2, -1, 9), -1.0)["note"] == "the opposite holds"
+        intervals.answer(np.linspace(-2, -1, 9), -1.0)["note"] == "the opposite holds"
     )
 
 
 def test_table1_chooses_on_development_and_answers_each_finding(tiny, tmp_path):
     lines = []
-    result = json.loads(json.dumps(table1.run("small", None, lines.append)))
+    result = json.loads(json.dumps(table1.run(Setup(say=lines.append))))
     rows = result["rows"]
     assert len(rows) == 2 * (3 + 3)
     for row in rows:
@@ -148,9 +148,9 @@ def test_table1_chooses_on_development_and_answers_each_finding(tiny, tmp_path):
     (step,) = result["steps"]
     assert step["bcd_raises"] == 0 and step["bcd_substeps"] > 20
     assert any("T-MIRA" in line for line in lines)
-    text = table1.table(result)
+    text = table1.EXPERIMENT.table(result)
     assert "1155x1155" in text and "| T-MIRA | printed | 2 | 1 | surrogate |" in text
-    table1.plot(result, tmp_path / "one.png")
+    draw(table1.EXPERIMENT, result, tmp_path / "one.png")
     assert (tmp_path / "one.png").stat().st_size > 10_000
 
 
@@ -158,13 +158,13 @@ def test_fig4_shows_the_energy_of_both_mappings(monkeypatch, tmp_path):
     monkeypatch.setattr(grid, "read_lists", lambda *_: made())
     weights = np.random.default_rng(0).normal(size=20)
     monkeypatch.setattr(grid, "surrogate_of", lambda *_: weights)
-    result = fig4.run("small", None, lambda _: None)
+    result = fig4.run(Setup(say=lambda _: None))
     surrogate, sequential = result["rows"]
     expected = np.linalg.svd(weights.reshape(4, 5), compute_uv=False)
     np.testing.assert_allclose(sequential["singular_values"], expected)
     assert surrogate["rank_one_energy"] > 0.8 > sequential["rank_one_energy"]
     assert "surrogate" in fig4.table(result)
-    fig4.plot(result, tmp_path / "four.png")
+    draw(fig4.EXPERIMENT, result, tmp_path / "four.png")
     assert (tmp_path / "four.png").stat().st_size > 10_000
 
 
@@ -175,7 +175,7 @@ def test_fig3_is_drawn_from_its_result(tmp_path):
     rows = [{"method": name, "C": 0.1, **curves} for name in names]
     result = {"size": 2000, "base_f1": 90.0, "notes": ["one"], "rows": rows}
     assert "| MIRA | 0.1 | 90.00 | 95.00 | 95.00 |" in fig3.table(result)
-    fig3.plot(result, tmp_path / "three.png")
+    draw(fig3.EXPERIMENT, result, tmp_path / "three.png")
     assert (tmp_path / "three.png").stat().st_size > 10_000
 
 
@@ -190,9 +190,3 @@ def test_the_peer_of_the_bench_is_our_mira():
     assert mistakes == info.is_mistake.sum() > 5
     np.testing.assert_allclose(state.params, weights, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(rerank.final_params(state), mean, rtol=1e-4, atol=1e-6)
-
-
-def test_all_experiments_and_benches_are_there():
-    names = {name for name in EXPERIMENTS if name.startswith("tm")}
-    assert names == {"tm-table1", "tm-fig3", "tm-fig4"}
-    assert BENCHES["tm"] == bench.__name__ and bench.NEEDS == {}

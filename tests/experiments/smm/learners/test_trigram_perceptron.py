@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments.smm.learners import trigram_perceptron
 from lowrank_jax import loops, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.data import Corpus, encode_words
-from lowrank_jax.online import trigram_perceptron
-from tests.models import test_subpatterns as toy
+from tests.experiments.smm.learners import test_subpatterns as toy
 
 STEP = 0.5  # a power of 2: sums are exact, and ties are ties
 

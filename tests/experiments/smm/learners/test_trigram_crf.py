@@ -10,10 +10,10 @@ from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize
 from scipy.special import logsumexp
 
+from experiments.smm.learners import trigram_crf
 from lowrank_jax import loops, streams
-from lowrank_jax.batch.smm import trigram_crf
 from lowrank_jax.decode.lattice_paths import paths_to_words
-from tests.models import test_subpatterns as toy
+from tests.experiments.smm.learners import test_subpatterns as toy
 
 STRENGTH = 2.0
 

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.smm.learners import subpatterns
 from lowrank_jax.data import Corpus, alphabet_of, encode_words
-from lowrank_jax.models import subpatterns
 
 
 @functools.lru_cache

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax.batch.smm import latent_svm
+from experiments.smm.learners import latent_svm
 from lowrank_jax.data import Corpus, alphabet_of, encode_words, hamming_accuracy
 
 

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments.smm.learners import moments as spectral_moments
+from experiments.smm.learners.moments import Moments
 from lowrank_jax import streams
-from lowrank_jax.batch.smm import moments as spectral_moments
-from lowrank_jax.batch.smm.moments import Moments
 from lowrank_jax.checks import InputError
 from lowrank_jax.data import Corpus, alphabet_of, encode_words, hamming_accuracy
 from lowrank_jax.decode.lattice_paths import best_paths, paths_to_words

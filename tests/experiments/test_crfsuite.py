@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from experiments.bench import crfsuite
+from experiments import crfsuite
 from lowrank_jax.data.sequences import Sequences, Space
 
 
@@ -10,7 +10,7 @@ def test_attributes_are_our_ids_without_the_unseen():
     space = Space(5, 2, ("0", "0"))
     ids = np.array([[0, 3], [5, 4], [2, 5]], np.int32)
     sequences = Sequences(ids, np.zeros(3, np.int32), np.array([0, 2, 3]), space)
-    assert crfsuite._attributes(sequences) == [[["0", "3"], ["4"]], [["2"]]]
+    assert crfsuite.attributes(sequences) == [[["0", "3"], ["4"]], [["2"]]]
 
 
 def test_a_fit_in_a_fresh_process_learns_and_reports(tmp_path):

@@ -1,11 +1,11 @@
 """CRFsuite as a peer: one fit in a fresh process, the same features, JSON on stdout.
 
 CRFsuite shuffles with a global generator that it does not seed: fits of one process
-depend on each other, fits of fresh processes shuffle alike. So each fit is a process of
-its own, with its sentences in an order of its own. Features are given as the ids of our
-own encoder, so that both sides have the same ones; unseen features are left out.
+depend on each other, fits of fresh processes shuffle equally. So each fit is a process
+of its own, with its sentences in an order drawn from a seed. Features are the ids of
+our encoder, so that both sides have the same features; unseen features are left out.
 
-    python -m experiments.bench.crfsuite ap 10 TRAIN TEST
+    python -m experiments.crfsuite ap 10 TRAIN TEST
 """
 
 import json
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["fit"]
+__all__ = ["attributes", "fit"]
 
 
 def fit(
@@ -33,22 +33,23 @@ def fit(
 
     Args:
       algorithm: ``"ap"``, ``"pa"`` or ``"lbfgs"``.
-      num_iterations: passes, or iterations of L-BFGS.
+      num_iterations: Number of passes, or of iterations of L-BFGS.
       train: CoNLL columns to train on.
       test: CoNLL columns to score.
-      seed: of the order in which sentences are given to CRFsuite.
+      seed: Seed for the order in which CRFsuite is given the sentences.
 
     Returns:
       `seconds_per_pass` (a list), `train_seconds`, `f1`, `accuracy`,
       `tokens_per_second` (items built beforehand) and `tokens_per_second_strings`.
     """
     command = [sys.executable, "-m", __name__, algorithm, str(num_iterations)]
-    command += [str(train), str(test), str(seed)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    command += [str(Path(train).resolve()), str(Path(test).resolve()), str(seed)]
+    root = Path(__file__).parents[1]  # experiments are not installed
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=root)
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def _attributes(sequences: Any) -> list[list[list[str]]]:
+def attributes(sequences: Any) -> list[list[list[str]]]:
     """Write each sentence's features as CRFsuite wants them: lists of strings."""
     names = np.arange(sequences.space.num_features).astype(str)
     ids, offsets = np.asarray(sequences.feature_ids), np.asarray(sequences.offsets)
@@ -71,7 +72,7 @@ def _main(
     trainer = pycrfsuite.Trainer(algorithm=algorithm, verbose=False)
     labels = np.asarray(corpus.labels).tolist()
     for sentence, a, b in zip(
-        _attributes(sequences), corpus.offsets[:-1], corpus.offsets[1:], strict=True
+        attributes(sequences), corpus.offsets[:-1], corpus.offsets[1:], strict=True
     ):
         trainer.append(sentence, labels[a:b])
     trainer.set("max_iterations", int(num_iterations))
@@ -84,7 +85,7 @@ def _main(
         tagger = pycrfsuite.Tagger()
         tagger.open(model)
         gold = data.read_conll(test)
-        items = _attributes(encoder.transform(gold, unseen_label="ignore"))
+        items = attributes(encoder.transform(gold, unseen_label="ignore"))
         began = time.perf_counter()
         predicted = [label for sentence in items for label in tagger.tag(sentence)]
         with_strings = time.perf_counter() - began

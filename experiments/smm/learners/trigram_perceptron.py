@@ -1,6 +1,6 @@
 r"""Trigram perceptron on sub-patterns, plain and averaged (SMM-B6).
 
-A round takes one word, finds its best path z under the scores of `models.subpatterns`
+A round takes one word, finds its best path z under the scores of `subpatterns`
 and moves on a mistake by
 
 .. math:: w_t = w_{t-1} + C\,(\Phi(x, y) - \Phi(x, z))
@@ -21,9 +21,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from experiments.smm.learners import subpatterns
 from lowrank_jax import checks, streams
 from lowrank_jax.data.bisymbols import Alphabet, Words
-from lowrank_jax.models import subpatterns
 from lowrank_jax.online import perceptron
 from lowrank_jax.types import Learner
 

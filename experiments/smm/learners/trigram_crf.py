@@ -3,7 +3,7 @@ r"""Trigram conditional random field on sub-patterns, by L-BFGS (SMM-B5).
 .. math:: \min_w \; \sum_i \Big(\log \sum_z e^{F_w(x^i, z)} - F_w(x^i, y^i)\Big)
           + \frac1{2c}\|w\|^2
 
-with :math:`F_w` the sum over a word's trigrams of the scores of `models.subpatterns`,
+with :math:`F_w` the sum over a word's trigrams of the scores of `subpatterns`,
 and z over the candidates of the letters. The first term is the smooth maximum of SMM-X1
 with a smoothing of 1 and no cost, so the gradient in the table of scores is the
 expected less the true counts of trigrams; the table is linear in w.
@@ -21,12 +21,12 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from experiments.smm.learners import subpatterns
 from lowrank_jax import checks, streams
 from lowrank_jax.batch.crf import quasi_newton
 from lowrank_jax.batch.smm.hinge import gold_score
 from lowrank_jax.data.bisymbols import Alphabet, Words
 from lowrank_jax.decode.lattice_paths import LatticePaths, best_paths, smooth_maximum
-from lowrank_jax.models import subpatterns
 from lowrank_jax.streams.words import Lattice
 from lowrank_jax.types import Learner
 
@@ -157,7 +157,7 @@ def predict(params: subpatterns.Params, data: LetteredLattice) -> LatticePaths:
     """Return the best paths; `decode.lattice_paths.paths_to_words` reads off the ids.
 
     Args:
-      params: Weights of this learner or of `online.trigram_perceptron`.
+      params: Weights of this learner or of `trigram_perceptron`.
       data: Words from `lettered_lattice`. True pairs only count in `num_wrong`.
     """
     table = subpatterns.score_table(params, data.letter_of)

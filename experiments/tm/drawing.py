@@ -1,30 +1,14 @@
-"""Tables and pictures of the experiment TM-E1, made from its result."""
+"""Table and picture of `tm.table1`, made from its result."""
 
-from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-__all__ = ["markdown", "pyplot", "plot_table1", "table1"]
+from experiments.protocol import Result
+from experiments.tables import bullets, markdown
+
+__all__ = ["picture", "table"]
 
 
-def markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Write a Markdown table."""
-    head = list(head)
-    lines = [head, ["---"] * len(head), *(list(row) for row in rows)]
-    return "".join("| " + " | ".join(cells) + " |\n" for cells in lines)
-
-
-def pyplot() -> Any:
-    """Return matplotlib's `pyplot`, set to draw into files."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    return plt
-
-
-def table1(result: dict[str, Any]) -> str:
+def table(result: Result) -> str:
     """Write scores by training size, findings, step rules and mode sizes."""
     sizes = sorted({row["size"] for row in result["rows"]})
     parts = [
@@ -70,7 +54,7 @@ def table1(result: dict[str, Any]) -> str:
             ),
         )
     )
-    parts.append("\n" + "".join(f"* {note}\n" for note in result["notes"]))
+    parts.append("\n" + bullets(result["notes"]))
     return "".join(parts)
 
 
@@ -122,10 +106,10 @@ def _steps(rows: list[dict[str, Any]]) -> str:
     return markdown([*head, "bcd raised (3)", "paper raised (3)"], cells)
 
 
-def plot_table1(result: dict[str, Any], path: Path) -> None:
+def picture(figure: Any, result: Result) -> None:
     """Draw F1 against training size, and the two step rules against C."""
-    plt = pyplot()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 4.0), layout="constrained")
+    figure.set_size_inches(9.6, 4.0)
+    (left, right) = figure.subplots(1, 2)
     sizes = sorted({row["size"] for row in result["rows"]})
     curves = [("T-MIRA, best on development", "recommended", "T-MIRA", "o-", "C0")]
     curves += [("T-MIRA, as printed", "printed", "T-MIRA", "o--", "C0")]
@@ -178,5 +162,3 @@ def plot_table1(result: dict[str, Any], path: Path) -> None:
     for axes in (left, right):
         axes.grid(alpha=0.3)
         axes.legend(frameon=False, fontsize=8, handlelength=3)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)

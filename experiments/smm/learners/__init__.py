@@ -1,0 +1,1 @@
+"""Baselines of SMM Figure 1 that nothing but the figure needs."""

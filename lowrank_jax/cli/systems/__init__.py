@@ -1,0 +1,1 @@
+"""One adapter per kind of data: how a command reads, fits and scores it."""

@@ -1,0 +1,179 @@
+"""Sentences of labelled tokens: what ``train`` does with them."""
+
+import argparse
+import pathlib
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from lowrank_jax.checks import InputError
+from lowrank_jax.cli import files, output, settings
+from lowrank_jax.cli.fitting import Run
+from lowrank_jax.estimators import learners
+
+if TYPE_CHECKING:
+    from lowrank_jax.cli.systems.certificates import Certifier
+    from lowrank_jax.data.corpus import Corpus
+
+__all__ = ["Sentences", "check_labels"]
+
+
+class Sentences:
+    """Trains a tagger; see `cli.fitting.System`."""
+
+    kind = "tagger"
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        """Keep the arguments."""
+        self.arguments = arguments
+        self.spec = learners.LEARNERS[arguments.learner]
+        self.is_online = not self.spec.is_batch
+        self.certifier: Certifier | None = None
+        self.certificate: dict[str, Any] | None = None
+        self.estimator: Any = None
+        self.train: Corpus
+        self.test: Corpus | None = None
+
+    def names(self) -> tuple[str, str | None]:
+        """Return the names of training and test data."""
+        return self.arguments.train, self.arguments.test
+
+    def prepare(self) -> None:
+        """Check the settings, before anything is read."""
+        from lowrank_jax.estimators.tagger import Tagger
+
+        given, arguments = self._given(), self.arguments
+        if arguments.certify is not None or arguments.certify_every is not None:
+            from lowrank_jax.cli.systems.certificates import Certifier
+
+            self.certifier = Certifier(arguments)
+            self.certifier.prepare(given)
+        self.estimator = Tagger(
+            arguments.learner,
+            num_passes=arguments.passes,
+            template=arguments.template or learners.FORMATS[arguments.format],
+            orders=arguments.orders,
+            min_count=arguments.min_count,
+            seed=arguments.seed,
+            format=arguments.format,
+            **given,
+        )
+        self.estimator.check()
+
+    def read(self, train_path: str, test_path: str | None) -> None:
+        """Read the data, and check that they have the columns of the template."""
+        template = self.estimator.template_for(2)
+        for corpus in self._read(train_path, test_path):
+            template.check_columns(len(corpus.columns), corpus.source)
+
+    def fit(self, run: Run) -> dict[str, Any]:
+        """Train the tagger; certify the run if that is asked for."""
+        certifier, tagger = self.certifier, self.estimator
+        if certifier is None:
+            tagger.fit(self.train, run=run)
+            return self._summary(run)
+        tagger.fit(
+            self.train, run=lambda job: run(certifier.watch(job, tagger.encoder_))
+        )
+        self.certificate = certifier.certificate(run, tagger)
+        return self._summary(run) | {"certificate": self.certificate}
+
+    def save(self, result: dict[str, Any]) -> None:
+        """Write the model folder."""
+        self.estimator.save(
+            self.arguments.model,
+            keep_checkpoint=self.arguments.keep_checkpoint,
+            certificate=self.certificate,
+        )
+
+    def lines(self, result: dict[str, Any]) -> Iterator[str]:
+        """Yield the summary, and add the scores on the test data to the result."""
+        folder = pathlib.Path(self.arguments.model)
+        yield f"model: {folder}, {result['num_parameters']:,} parameters"
+        if self.certifier is not None and self.certificate is not None:
+            yield self.certifier.line(self.certificate)
+        names = ("f1", "precision", "recall", "accuracy", "sentence_accuracy", "f1_is")
+        result |= dict.fromkeys(names)
+        if self.test is not None:
+            result |= self._score(self.test)
+            yield output.score_line(result)
+
+    def _given(self) -> dict[str, Any]:
+        """Return the settings of ``--set``."""
+        name, texts = self.arguments.learner, self.arguments.settings
+        return settings.parse(texts, learners.options_of(self.spec), owner=name)
+
+    def _read(self, train_path: str, test_path: str | None) -> "Iterator[Corpus]":
+        """Read training and test data, and yield each as it is read."""
+        from lowrank_jax.data.corpus import split_fraction
+
+        arguments = self.arguments
+        self.train = whole = files.read_corpus(train_path, arguments.format)
+        yield whole
+        if arguments.fraction != 1:
+            self.train = split_fraction(whole, arguments.fraction, arguments.seed)
+        if test_path is not None:
+            self.test = files.read_corpus(test_path, arguments.format)
+            yield self.test
+            check_labels(whole, self.test, test_path, arguments)
+
+    def _summary(self, run: Run) -> dict[str, Any]:
+        """Complete the summary that is kept with the model; return the result."""
+        arguments = self.arguments
+        self.estimator.training_ |= {
+            "train": arguments.train,
+            "test": arguments.test,
+            "fraction": arguments.fraction,
+            "min_count": arguments.min_count,
+            "read_seconds": run.read_seconds,
+        }
+        about = {"num_parameters": self.estimator.num_parameters}
+        return self.estimator.training_ | about
+
+    def _score(self, test: "Corpus") -> dict[str, Any]:
+        from lowrank_jax import metrics
+
+        began = time.perf_counter()
+        predicted = self.estimator.predict(test)
+        seconds = time.perf_counter() - began
+        return metrics.score_labels(test, predicted, self.arguments.format) | {
+            "num_test_sentences": test.num_sentences,
+            "num_test_tokens": test.num_tokens,
+            "test_seconds": seconds,
+        }
+
+
+def check_labels(
+    train: "Corpus", test: "Corpus", path: str, arguments: argparse.Namespace
+) -> None:
+    """Stop at, or tell of, labels of the test data that training never saw."""
+    assert train.labels is not None and test.labels is not None
+    seen = set(train.labels.tolist())
+    labels = test.labels.tolist()
+    unseen = sorted(set(labels) - seen)
+    parts = {part for label in seen for part in _parts(label)}
+    for label in unseen:
+        is_known = all(part in parts for part in _parts(label))
+        if arguments.unseen_label == "ignore":
+            break
+        if arguments.unseen_label == "known-type" and is_known and "-" in label:
+            continue
+        token = labels.index(label)
+        place = files.place_of_token(path, test, arguments.format, token)
+        raise InputError(
+            f"{place} has the label {label!r}, which the training data do not have; "
+            f"correct it, or say --unseen-label ignore to count it as an error of the "
+            f"model."
+        )
+    if unseen:
+        number = sum(label not in seen for label in labels)
+        output.note(
+            f"the training data do not have the label{'s' if len(unseen) > 1 else ''} "
+            f"{', '.join(unseen)} of {number} test tokens, which count as errors."
+        )
+
+
+def _parts(label: str) -> tuple[str, str]:
+    """Return prefix and type of a label, such as ``I-`` and ``LST``."""
+    prefix, hyphen, kind = label.partition("-")
+    return prefix + hyphen, hyphen + kind
