@@ -33,9 +33,9 @@ from lowrank_jax.linalg import max_tree
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import mistakes
 from lowrank_jax.online.bol import block as bol_block
-from lowrank_jax.online.bol import exact, paper, paper_global
+from lowrank_jax.online.bol import maps
 from lowrank_jax.online.bol.average import final_params
-from lowrank_jax.online.bol.state import State, variant_of
+from lowrank_jax.online.bol.state import State, start_of, variant_of
 from lowrank_jax.types import Learner, Sentence
 
 __all__ = ["Info", "State", "final_params", "learner", "variant_of"]
@@ -139,7 +139,7 @@ def learner(
 
     def init(key: jax.Array, example: Sentence) -> State:
         prior = jnp.asarray(start, dtype)
-        state = _init(key, example, variant, rank, averaging, divisor, prior)
+        state = start_of(key, example, variant, rank, averaging, divisor, prior)
         return state._replace(start=prior if has_start else None)
 
     def update(state: State, example: Sentence) -> tuple[State, Info]:
@@ -165,7 +165,7 @@ def learner(
             sums=moved.sums,
         )
         if variant == "block":
-            state, seen = _map_block(
+            state, seen = maps.map_block(
                 state,
                 moved.table,
                 example,
@@ -177,16 +177,16 @@ def learner(
         elif variant == "paper":
             given = (state, moved.table, example, differences, step)
             if divisor == "global":
-                state, seen = _map_global(
+                state, seen = maps.map_global(
                     *given, num_power_steps, num_inner_steps, record
                 )
             else:
                 factor = jnp.asarray(divisor_factor, dtype)
-                state, seen = _map_paper(
+                state, seen = maps.map_paper(
                     *given, weight, factor, num_power_steps, num_inner_steps, record
                 )
         else:
-            state, seen = _map_exact(
+            state, seen = maps.map_exact(
                 state, moved.table, example, differences, weight, record
             )
         growth = moved.growth + seen.growth
@@ -234,246 +234,3 @@ def _check_paper(
             "`start` needs variant='block', or variant='paper' with divisor='block', "
             f"got start={start} with variant={variant!r} and divisor={divisor!r}."
         )
-
-
-class _Seen(NamedTuple):
-    """Numbers that the mirror map reports of this round."""
-
-    growth: jax.Array  # ()  of the first-order part of F*
-    sigma_1: jax.Array  # ()
-    ratio: jax.Array  # ()
-    residual: jax.Array  # ()
-
-
-def _init(
-    key: jax.Array,
-    example: Sentence,
-    variant: str,
-    rank: int,
-    averaging: str,
-    divisor: str,
-    prior: jax.Array,
-) -> State:
-    space, dtype = example.space, prior.dtype
-    if not space.first_order:
-        raise checks.InputError(
-            "BOL needs first-order features, and the template has none: add `B` lines, "
-            "or read it with orders='both'."
-        )
-    if rank > space.num_labels:
-        raise checks.InputError(
-            f"`rank` must lie in 1..{space.num_labels}, the number of labels, "
-            f"got {rank}."
-        )
-    rows, labels = space.num_features + 1, space.num_labels
-    params = bilinear.zeros(space, rank, dtype)
-    blocks = jnp.zeros((rows, labels, labels + 1), dtype)
-    sums = None
-    if averaging != "none":
-        table = params.table if averaging == "factors" else params.table[:, :labels]
-        sums = bol_block.Sums(
-            table=jnp.zeros_like(table),
-            blocks=jnp.zeros_like(blocks) if averaging == "dual" else None,
-            transitions=jax.tree.map(jnp.zeros_like, params.transitions),
-            scale=jnp.zeros((), dtype),
-            weights=jnp.zeros_like(blocks) if averaging == "weights" else None,
-        )
-    nudge = jax.random.normal(key, (rank, labels + 1), dtype)
-    pair: paper.Pair | paper_global.Pair | None = None
-    sigma, block = None, None
-    if variant == "paper":
-        # Alg. 2 starts from the uniform pair; as multiples of 1 it needs no K in
-        # each entry.
-        ones = bilinear.join(
-            jnp.ones((1, 1, labels), dtype), jnp.ones((1, 1, labels + 1), dtype)
-        )
-        params = params._replace(table=params.table.at[:-1, labels:].set(ones))
-    elif variant == "block":
-        columns = bol_block.prior_columns(labels, rank, prior)
-        params = params._replace(table=params.table.at[:-1, labels:].set(columns))
-    if variant == "paper" and divisor == "block":
-        pair = paper.start(rows, labels, prior)
-    elif variant == "paper":
-        params = params._replace(scale=jnp.zeros((), dtype))  # sigma_1(Theta_0)
-        num_entries = jnp.array([labels, labels + 1], dtype) * space.num_features
-        pair = paper_global.Pair(
-            pending=jnp.zeros((rows, labels + bilinear.stride(labels)), dtype),
-            top_right=jnp.zeros((rows, labels + 1), dtype),
-            sigma=max_tree.build(jnp.zeros((rows,), dtype)),
-            growth=jnp.zeros((2,), dtype),
-            start=num_entries,
-            weight_sums=jnp.zeros((2,), dtype),
-        )
-    elif variant == "exact":
-        sigma = max_tree.build(jnp.zeros((rows,), dtype))
-        block = jnp.zeros((), jnp.int32)
-    return State(
-        params=params,
-        blocks=blocks,
-        sums=sums,
-        pair=pair,
-        sigma=sigma,
-        block=block,
-        nudge=nudge / jnp.linalg.norm(nudge, axis=1, keepdims=True),
-        conjugate=jnp.zeros((), dtype),
-        num_rounds=jnp.zeros((), jnp.int32),
-    )
-
-
-def _map_block(
-    state: State,
-    table: jax.Array,
-    example: Sentence,
-    differences: mistakes.Differences,
-    weight: jax.Array,
-    num_power_steps: int,
-    record: tuple[str, ...],
-) -> tuple[State, _Seen]:
-    sums = state.sums
-    factor_sums = None
-    if sums is not None and sums.blocks is None and sums.weights is None:
-        factor_sums = sums.table
-    mapped = bol_block.map_blocks(
-        table,
-        state.blocks,
-        state.start,
-        factor_sums,
-        None if sums is None else sums.weights,
-        example,
-        differences,
-        state.nudge,
-        weight,
-        num_steps=num_power_steps,
-        wants_ratio="ratio" in record,
-    )
-    if sums is not None and mapped.factor_sums is not None:
-        sums = sums._replace(table=mapped.factor_sums)
-    if sums is not None:
-        sums = sums._replace(weights=mapped.weight_sums)
-    state = state._replace(params=state.params._replace(table=mapped.table), sums=sums)
-    ratio = mapped.ratio if "ratio" in record else jnp.full_like(mapped.ratio, jnp.nan)
-    return state, _Seen(mapped.growth, mapped.sigma_1, ratio, mapped.residual)
-
-
-def _map_paper(
-    state: State,
-    table: jax.Array,
-    example: Sentence,
-    differences: mistakes.Differences,
-    step: jax.Array,
-    weight: jax.Array,
-    factor: jax.Array,
-    num_power_steps: int,
-    num_inner_steps: int,
-    record: tuple[str, ...],
-) -> tuple[State, _Seen]:
-    pair, sums = state.pair, state.sums
-    assert isinstance(pair, paper.Pair)
-    pending = paper.collect(pair.pending, table, example, differences, step)
-    stepped = paper.step_blocks(
-        table,
-        None if sums is None else sums.table,
-        pair._replace(pending=pending),
-        state.blocks,
-        state.start,
-        example,
-        differences,
-        state.nudge,
-        weight,
-        factor=factor,
-        num_power_steps=num_power_steps,
-        num_steps=num_inner_steps,
-        wants_ratio="ratio" in record,
-    )
-    if sums is not None and stepped.factor_sums is not None:
-        sums = sums._replace(table=stepped.factor_sums)
-    params = state.params._replace(table=stepped.table)
-    state = state._replace(params=params, pair=stepped.pair, sums=sums)
-    ratio = stepped.ratio
-    if "ratio" not in record:
-        ratio = jnp.full_like(ratio, jnp.nan)
-    return state, _Seen(stepped.growth, stepped.sigma_1, ratio, stepped.residual)
-
-
-def _map_global(
-    state: State,
-    table: jax.Array,
-    example: Sentence,
-    differences: mistakes.Differences,
-    step: jax.Array,
-    num_power_steps: int,
-    num_inner_steps: int,
-    record: tuple[str, ...],
-) -> tuple[State, _Seen]:
-    pair, sums = state.pair, state.sums
-    assert isinstance(pair, paper_global.Pair)
-    top_right, sigma, residual = paper_global.track_sigma(
-        pair,
-        state.blocks,
-        example,
-        differences,
-        state.nudge,
-        num_steps=num_power_steps,
-    )
-    before, after = max_tree.largest(pair.sigma), max_tree.largest(sigma)
-    divisor = jnp.where(before > 0, before, after)  # errata of BOL-Eq9-12 (c)
-    divisor = jnp.where(divisor > 0, divisor, 1)
-    pending = paper.collect(pair.pending, table, example, differences, step)
-    stepped = paper_global.step_blocks(
-        table,
-        None if sums is None else sums.table,
-        pair._replace(pending=pending),
-        state.blocks,
-        divisor,
-        example,
-        differences,
-        num_steps=num_inner_steps,
-    )
-    pair = pair._replace(
-        pending=stepped.pending,
-        top_right=top_right,
-        sigma=sigma,
-        growth=stepped.growth,
-    )
-    c_alpha, c_beta = paper_global.normalisers(pair)
-    pair = pair._replace(weight_sums=pair.weight_sums + jnp.stack([c_alpha, c_beta]))
-    if sums is not None and stepped.factor_sums is not None:
-        sums = sums._replace(table=stepped.factor_sums, scale=sums.scale + after)
-    params = state.params._replace(table=stepped.table, scale=after * c_alpha * c_beta)
-    ratio = jnp.full_like(after, jnp.nan)
-    if "ratio" in record:
-        ratio = _global_ratio(state.blocks, sigma)
-    seen = _Seen((after**2 - before**2) / 2, after, ratio, residual)
-    return state._replace(params=params, pair=pair, sums=sums), seen
-
-
-def _map_exact(
-    state: State,
-    table: jax.Array,
-    example: Sentence,
-    differences: mistakes.Differences,
-    weight: jax.Array,
-    record: tuple[str, ...],
-) -> tuple[State, _Seen]:
-    assert state.sigma is not None and state.block is not None
-    labels, sums = example.space.num_labels, state.sums
-    sigma = exact.track_sigma(state.sigma, state.blocks, example, differences)
-    before, after = max_tree.largest(state.sigma), max_tree.largest(sigma)
-    table, block, change = exact.map_top(
-        table, state.blocks, sigma, state.block, labels
-    )
-    if sums is not None and sums.blocks is None:
-        rows = jnp.stack([state.block, block])
-        sums = sums._replace(table=sums.table.at[rows, labels:].add(weight * change))
-    ratio = jnp.full_like(after, jnp.nan)
-    if "ratio" in record:
-        ratio = _global_ratio(state.blocks, sigma)
-    params = state.params._replace(table=table)
-    state = state._replace(params=params, sums=sums, sigma=sigma, block=block)
-    seen = _Seen((after**2 - before**2) / 2, after, ratio, jnp.zeros_like(after))
-    return state, seen
-
-
-def _global_ratio(blocks: jax.Array, sigma: max_tree.MaxTree) -> jax.Array:
-    first = max_tree.largest(sigma)
-    return exact.second_value(blocks, sigma) / jnp.where(first > 0, first, 1)

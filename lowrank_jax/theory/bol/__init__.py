@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lowrank_jax.theory.bol import smoothness as smoothness
     from lowrank_jax.theory.bol import spectral as spectral
 
-_MODULES = "blocks curvature duality margin prior regret singular_pairs smoothness spectral".split()
+_MODULES = ["blocks", "curvature", "duality", "margin", "prior", "regret"]
+_MODULES += ["singular_pairs", "smoothness", "spectral"]
 
 __all__, __getattr__, __dir__ = lazy.attach(__name__, {name: name for name in _MODULES})

@@ -91,6 +91,7 @@ def _gradients(certify: Certify, effort: Effort) -> Iterator[Found]:
     "F_D* is convex below s1 = D",
     prior.convexity_certificate,
     "convex",
+    is_tight=False,
 )
 def _middles(certify: Certify, effort: Effort) -> Iterator[Found]:
     for rng, num, shape in problems(effort):
