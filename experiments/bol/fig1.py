@@ -29,10 +29,10 @@ def methods() -> list[Method]:
     bol, sp = online.bol, online.perceptron
     none = {"averaging": "none"}
     return [
-        Method("sp, last iterate, first order", sp, none, "first", False),
-        Method("BOL block, last iterate, first order", bol, none, "first", True),
-        Method("sp, averaged, first and 0-order", sp, {}, "both", False),
-        Method("BOL block, dual averaging, first and 0-order", bol, {}, "both", True),
+        Method("sp, last iterate, first order", sp, none, "first"),
+        Method("BOL block, last iterate, first order", bol, none, "first"),
+        Method("sp, averaged, first and 0-order", sp, {}, "both"),
+        Method("BOL block, dual averaging, first and 0-order", bol, {}, "both"),
     ]
 
 

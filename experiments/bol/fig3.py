@@ -30,23 +30,21 @@ def methods() -> list[Method]:
     """Return the learners that train by passes."""
     bol, sp, mira = online.bol, online.perceptron, online.mira
     none = {"averaging": "none"}
-    paper = {"variant": "paper"}
+    paper = {"variant": "paper", "divisor": "global"}
     return [
-        Method("BOL block, dual averaging", bol, {}, "both", True),
-        Method(
-            "BOL block, factors averaged", bol, {"averaging": "factors"}, "both", True
-        ),
-        Method("BOL block, last iterate", bol, none, "both", True),
-        Method("BOL block, rank 2, dual", bol, {"rank": 2}, "both", True),
-        Method("BOL paper (R=4), factors averaged", bol, paper, "both", True, 93.6),
-        Method("BOL paper (R=4), last iterate", bol, paper | none, "both", True),
-        Method("bcd", online.bcd, {}, "both", True, 93.6),
-        Method("sp, averaged, first and 0-order", sp, {}, "both", False, 93.6),
-        Method("sp, last iterate, first and 0-order", sp, none, "both", False),
-        Method("sp, averaged, 0-order", sp, {}, "template", False),
-        Method("sp, last iterate, 0-order", sp, none, "template", False),
-        Method("MIRA, averaged, 0-order", mira, {}, "template", False),
-        Method("MIRA, averaged, first and 0-order", mira, {}, "both", False),
+        Method("BOL block, dual averaging", bol, {}, "both"),
+        Method("BOL block, factors averaged", bol, {"averaging": "factors"}, "both"),
+        Method("BOL block, last iterate", bol, none, "both"),
+        Method("BOL block, rank 2, dual", bol, {"rank": 2}, "both"),
+        Method("BOL paper (R=4), factors averaged", bol, paper, "both", 93.6),
+        Method("BOL paper (R=4), last iterate", bol, paper | none, "both"),
+        Method("bcd", online.bcd, {}, "both", 93.6),
+        Method("sp, averaged, first and 0-order", sp, {}, "both", 93.6),
+        Method("sp, last iterate, first and 0-order", sp, none, "both"),
+        Method("sp, averaged, 0-order", sp, {}, "template"),
+        Method("sp, last iterate, 0-order", sp, none, "template"),
+        Method("MIRA, averaged, 0-order", mira, {}, "template"),
+        Method("MIRA, averaged, first and 0-order", mira, {}, "both"),
     ]
 
 

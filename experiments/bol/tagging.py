@@ -28,7 +28,6 @@ class Method:
         pass unless they say otherwise.
       orders: Orders of the features, ``"template"``, ``"zero"``, ``"first"`` or
         ``"both"``.
-      is_bilinear: True if the model is `models.bilinear`, else it is `models.linear`.
       paper: Figure of the paper, if there is one.
     """
 
@@ -36,7 +35,6 @@ class Method:
     module: ModuleType
     settings: dict[str, Any]
     orders: str
-    is_bilinear: bool
     paper: float | None = None
 
 
@@ -76,7 +74,14 @@ class Scored:
     mistakes: list[int]
 
 
-def fit(method: Method, task: Task, *, num_seeds: int, num_passes: int) -> list[Scored]:
+def fit(
+    method: Method,
+    task: Task,
+    *,
+    num_seeds: int,
+    num_passes: int,
+    first_seed: int = 0,
+) -> list[Scored]:
     """Train by passes and score the final model on the test, once per seed."""
     template = features.with_orders(task.template, method.orders)
     space = dataclasses.replace(
@@ -90,11 +95,10 @@ def fit(method: Method, task: Task, *, num_seeds: int, num_passes: int) -> list[
     if method.module is online.bcd:  # the factors take turns from pass to pass
         settings = {"num_rounds_per_block": task.train.num_sentences} | settings
     learner = method.module.learner(**settings)
-    model = models.bilinear if method.is_bilinear else models.linear
-    predict = jax.jit(lambda *given: labelling.predict(model.scores, *given))
+    predict = jax.jit(labelling.predict, static_argnums=0)
     final = jax.jit(method.module.final_params)
     runs = []
-    for seed in range(num_seeds):
+    for seed in range(first_seed, first_seed + num_seeds):
         seconds, compile_seconds, mistakes = 0.0, 0.0, []
         for done in loops.passes(
             learner, train, key=jax.random.key(seed), num_passes=num_passes
@@ -109,7 +113,10 @@ def fit(method: Method, task: Task, *, num_seeds: int, num_passes: int) -> list[
         params = jax.block_until_ready(compiled(done.state))
         seconds += time.perf_counter() - began
         del done
-        labels = np.array(task.encoder.labels)[np.asarray(predict(params, test))]
+        is_linear = isinstance(params, models.linear.Params)
+        model = models.linear if is_linear else models.bilinear
+        found = np.asarray(predict(model.scores, params, test))
+        labels = np.array(task.encoder.labels)[found]
         f1 = task.score(labels, task.gold)
         runs.append(Scored(seed, f1, seconds, compile_seconds, mistakes))
     return runs

@@ -19,16 +19,15 @@ def task():
 
 
 @pytest.mark.parametrize(
-    ("module", "settings", "orders", "is_bilinear"),
+    ("module", "settings", "orders"),
     [
-        (online.perceptron, {}, "template", False),
-        (online.bol, {}, "both", True),
+        (online.perceptron, {}, "template"),
+        (online.bol, {}, "both"),
+        (online.bol, {"averaging": "weights", "start": 1.0}, "both"),
     ],
 )
-def test_a_method_is_trained_and_scored_once_a_seed(
-    task, module, settings, orders, is_bilinear
-):
-    method = tagging.Method("one", module, settings, orders, is_bilinear, paper=94.3)
+def test_a_method_is_trained_and_scored_once_a_seed(task, module, settings, orders):
+    method = tagging.Method("one", module, settings, orders, paper=94.3)
     runs = tagging.fit(method, task, num_seeds=2, num_passes=4)
     assert [run.seed for run in runs] == [0, 1]
     assert runs[0].mistakes != runs[1].mistakes  # another order of sentences
@@ -54,7 +53,7 @@ def test_plots_are_drawn_from_the_result(module, tmp_path):
     rows = [
         {
             "method": "one",
-            "template": "segmentation-folded",
+            "size": "a tenth",
             "mistakes_by_pass": [9, 5, 2],
         }
     ]
@@ -66,3 +65,24 @@ def test_plots_are_drawn_from_the_result(module, tmp_path):
     result = {"rows": rows, "shares": curves}
     draw(module.EXPERIMENT, result, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 10_000
+
+
+def test_claims_are_paired_differences():
+    def row(method, runs):
+        return {"size": "a tenth", "method": method, "f1_runs": runs}
+
+    names = dict.fromkeys(name for pair in table1.CLAIMS for name in pair)
+    rows = [row(name, [90.0, 91.0, 92.0]) for name in names]
+    rows[0] = row("Algorithm 2, c=1, R=2, last", [90.5, 91.4, 92.6])
+    found = table1._claims(rows)
+    assert len(found) == len(table1.CLAIMS)
+    np.testing.assert_allclose(found[0]["difference"], 0.5)
+    assert found[0]["verdict"] == "better" and found[1]["verdict"] == "not told apart"
+
+
+def test_draws_of_a_tenth_are_fresh_and_held_out_sentences_lie_outside():
+    train, _, _ = data.segmentation_task(400, 1, seed=0)
+    (one, rest), (two, _) = (table1.tenth(train, seed) for seed in (0, 1))
+    assert one.num_sentences == two.num_sentences == 40
+    assert one.labels.shape != two.labels.shape or (one.labels != two.labels).any()
+    assert rest.num_sentences == 360
