@@ -76,6 +76,33 @@ def test_weights_and_orders_are_as_asked_for(cli, files, tmp_path):
     assert tagger.hyperparameters_["averaging"] == "none"
 
 
+def test_the_mean_of_w_is_trained_certified_resumed_and_read_back(cli, files, tmp_path):
+    """DR-B11, DR-B13: a uniform start, and blocks of full rank."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    more = ("--set", "averaging=weights", "start=1", "--certify")
+    done = cli(*train("bol", files, one, *more, "--test", files.test))
+    assert done.status == 0 and "holds" in done.out
+    model = Tagger.load(one)
+    assert model.model == "linear" and model.params_.first is not None
+    short = [*train("bol", files, two, *more, "--keep-checkpoint")]
+    short[short.index("--passes") + 1] = 1
+    assert cli(*short).status == 0
+    assert cli(*train("bol", files, two, *more, "--resume")).status == 0
+    assert same_model(one, two)
+    refused = cli(
+        *train("bol", files, tmp_path / "m", *more[:3], "--certify=hindsight")
+    )
+    assert refused.status == 2 and "hindsight" in refused.err
+
+
+def test_transitions_beside_first_order_features_are_told(cli, files, tmp_path):
+    done = cli(*train("sp", files, tmp_path / "a", "--orders", "first"))
+    assert done.status == 0 and "stand beside the first-order features" in done.err
+    done = cli(*train("bol", files, tmp_path / "b", "--set", "variant=paper"))
+    assert done.status == 0 and "drown the factors" in done.err
+    assert "label transitions" not in cli(*train("sp", files, tmp_path / "c")).err
+
+
 def test_the_result_without_test_data_has_no_scores(cli, files, tmp_path):
     done = cli(*train("sp", files, tmp_path / "m", "--json", "-"))
     found = json.loads(done.out)

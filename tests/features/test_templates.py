@@ -155,17 +155,20 @@ def test_shipped_templates_have_the_sizes_they_state():
         "nettalk-trigram": 11,
         "segmentation": 9,
         "segmentation-classes": 25,
+        "segmentation-first": 9,
         "segmentation-folded": 9,
     }
     for name in shipped_templates():
         template = read_template(name)
-        assert template.has_transitions
-        assert set(template.orders) == ({"0", "1"} if "trigram" in name else {"0"})
+        orders = {"nettalk-trigram": {"0", "1"}, "segmentation-first": {"1"}}
+        assert template.has_transitions == (name != "segmentation-first")
+        assert set(template.orders) == orders.get(name, {"0"})
         assert len({column.literals for column in template.columns}) == sizes[name]
         columns = {c for column in template.columns for _, c in column.macros}
         expected = {
             "chunking": {0, 1},
             "segmentation-classes": {1, 2},
+            "segmentation-first": {2},
             "segmentation-folded": {2},
         }
         assert columns == expected.get(name, {0})

@@ -44,6 +44,11 @@ class Certifier:
                 "--certify-every looks at the spectrum of blocks, which sp does not "
                 "have; leave it out, or train bol."
             )
+        if self.arguments.certify == "hindsight" and given.get("start"):
+            raise InputError(
+                f"--certify hindsight is for runs from zero, got start="
+                f"{given['start']:g}; say --certify to compare with the model itself."
+            )
         record = tuple(given.get("record", ()))
         given["record"] = tuple(dict.fromkeys((*record, "predicted")))
 

@@ -65,6 +65,18 @@ class Sentences:
         template = self.estimator.template_for(2)
         for corpus in self._read(train_path, test_path):
             template.check_columns(len(corpus.columns), corpus.source)
+        if template.has_transitions and self._given().get("variant") == "paper":
+            output.note(
+                "the template has label transitions (a bare B line). Their weights "
+                "move by 1 on each mistake and drown the factors of variant=paper; "
+                "leave the line out."
+            )
+        elif template.has_transitions and self.arguments.orders == "first":
+            output.note(
+                "label transitions (a bare B line of the template) stand beside the "
+                "first-order features; leave the line out for first-order features "
+                "alone."
+            )
 
     def fit(self, run: Run) -> dict[str, Any]:
         """Train the tagger; certify the run if that is asked for."""
