@@ -10,7 +10,7 @@ template and, within a line, the order in which their values first appear.
 
 All steps work on whole arrays: one code per value and one 64-bit key per tuple of
 values (`codes`), and one sort per template. Texts are built only for the few features
-whose text two tuples could share (`collisions`).
+whose text two tuples could share (`compile`).
 """
 
 import dataclasses
@@ -23,8 +23,8 @@ import numpy as np
 from lowrank_jax import checks
 from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.features.codes import KeyTable, Vocabulary, codes_of, fit_keys
-from lowrank_jax.features.collisions import Doubts
 from lowrank_jax.features.compile import (
+    Doubts,
     count_keys,
     doubtful_features,
     expand_texts,
