@@ -132,7 +132,8 @@ def summary() -> str:
             "",
             "one training pass",
             f"{passes['BOL block, first and 0-order']:.2f} s",
-            f"the same {passes['CRFsuite averaged perceptron']:.2f} s",
+            "CRFsuite averaged perceptron "
+            f"{passes['CRFsuite averaged perceptron']:.2f} s",
         ],
         [
             "",
@@ -168,8 +169,8 @@ def summary() -> str:
     ]
     text = "## Measured\n\n" + markdown(["system", "task", "ours", "peer"], rows)
     text += (
-        "\nTwo cores, compilation apart. All tables, commands and what falls short of "
-        "the papers: [measured](docs/measured.md).\n"
+        "\nMeasured on two cores, without compilation. [Measured](docs/measured.md) "
+        "has all tables and commands, and says what falls short of the papers.\n"
     )
     if has("bol-regret"):
         text += "\n" + regret_picture()
@@ -189,8 +190,8 @@ def regret_picture() -> str:
     return (
         "![Regret, certificate and bounds along the rounds]"
         "(docs/results/bol-regret.png)\n\n"
-        "Regret of a run, the certificate computed beside it (DR-B4), the tight bound "
-        "and the paper's, summed over all rounds "
+        "Regret of a run, its certificate (DR-B4), the tight bound and the bound of "
+        "the paper. Each is a sum over all rounds "
         f"(`{result['command']}`):\n\n" + "".join(lines)
     )
 

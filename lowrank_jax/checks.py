@@ -48,7 +48,7 @@ def whole(*, least: int = 1, **values: object) -> None:
 def at_most(most: int, **values: int) -> None:
     """Raise if a value is above `most`.
 
-    Loops of this length are unrolled, so large values make huge programs.
+    The values are numbers of steps of unrolled loops. Large values make huge programs.
     """
     for name, value in values.items():
         if value > most:

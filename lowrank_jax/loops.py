@@ -30,14 +30,14 @@ def run(
     Args:
       learner: Learner of `online`, or of `batch` if the stream is a `streams.Whole`.
       state: State from `learner.init` or from an earlier run.
-      stream: Examples.
-      order: (num_rounds,) int32, the example of each round.
+      stream: Stream of examples.
+      order: Index of the example of each round, (num_rounds,) int32.
 
     Returns:
       The final state and the trace, which is `Info` with each field stacked over
       rounds. The trace of a `streams.Whole` is the `Info` of its one iteration.
     """
-    if isinstance(stream, streams.Whole):  # no scan, because it may copy the state
+    if isinstance(stream, streams.Whole):  # no scan: a scan may copy the state
         return learner.update(state, stream.data)
 
     def round_of(state: Any, index: jax.Array) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""``--cv`` of ``lowrank-jax fit``: choose rank and strengths, and show how it goes."""
+"""``--cv`` of ``lowrank-jax fit``: choose rank and strengths, and show progress."""
 
 import argparse
 import sys
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["choose"]
 
-#: Strengths that --cv tries by default, and ranks.
+#: Strengths and ranks that --cv tries by default.
 _GRID = {
     "mu1": (1e-4, 1e-3, 3e-3),
     "mu2": (1e-4, 1e-2),
@@ -36,7 +36,7 @@ def choose(
     Args:
       train: Labelled matrices.
       every: All settings of `fit`.
-      given: Names of the settings that the user gave. They stay.
+      given: Names of the settings that the user gave. These settings stay as they are.
       arguments: Arguments of the command.
     """
     import numpy as np
@@ -81,14 +81,14 @@ def choose(
 
 
 def _check_folds(num_folds: int, sizes: Any) -> None:
-    """Raise `InputError` unless each fold can hold each class, or one matrix."""
+    """Raise `InputError` unless a fold can hold all classes, or is one matrix."""
     smallest, total = int(sizes.min()), int(sizes.sum())
     if num_folds < 2:
         raise InputError(f"--cv must be at least 2, got {num_folds}.")
     if num_folds > smallest and num_folds != total:
         raise InputError(
             f"--cv must be at most {smallest}, the number of matrices in the smallest "
-            f"class, or {total} to leave out one at a time, got {num_folds}."
+            f"class, or {total} to leave out one matrix at a time, got {num_folds}."
         )
 
 
@@ -109,7 +109,7 @@ class _Ticker:
             print(file=sys.stderr)
 
     def say(self, text: str) -> None:
-        """Show a line of `selection`."""
+        """Show a line of progress from `selection`."""
         now = time.perf_counter()
         text = f"cross-validation: {text}, {now - self._began:.0f} s"
         if self._is_terminal:

@@ -1,8 +1,8 @@
 """Bi-symbols: an input symbol and its output symbol taken as one (SMM, section 3).
 
 The alphabet holds the pairs (letter, output) seen in training. Ids are in the order of
-the letters, so the candidates of a letter are a range of consecutive ids. Two more ids
-stand at the ends:
+the letters, so the candidates of a letter are a range of consecutive ids. The first
+and the last id are not pairs:
 
 * ``BOUNDARY`` (0) stands before a word, and after it if the caller asks for that. So
   words shorter than the order of the factors have a score too.
@@ -30,7 +30,7 @@ __all__ = [
     "hamming_accuracy",
 ]
 
-#: Id of the bi-symbol before (and after) a word, and of the letter in it.
+#: Id of the boundary, as a bi-symbol and as a letter.
 BOUNDARY = 0
 
 
@@ -44,11 +44,12 @@ class Alphabet:
 
     Attributes:
       letters: (num_letters,) strings, sorted.
-      outputs: (num_symbols,) strings; empty for the boundary, the most frequent output
-        for `unknown`.
+      outputs: Output of each id, (num_symbols,) strings. It is empty for the boundary,
+        and the most frequent output for `unknown`.
       letter_of: (num_symbols,) int32, letter of each id.
       first: (num_letters + 2,) int32, first candidate of each letter.
-      num_candidates: (num_letters + 2,) int32, at least 1.
+      num_candidates: Number of candidates of each letter, (num_letters + 2,) int32, at
+        least 1.
     """
 
     letters: np.ndarray
@@ -84,7 +85,7 @@ class Words:
       mask: (num_words, max_length, max_candidates) bool, True for a candidate.
       gold: (num_words, max_length) int32 ids of the true pairs. The id is -1 if the
         pair never occurs in training, if the label is unknown, and beyond the end.
-      lengths: (num_words,) int32.
+      lengths: Number of letters of each word, (num_words,) int32.
     """
 
     letters: np.ndarray
@@ -173,7 +174,7 @@ def hamming_accuracy(words: Words, predicted: np.ndarray) -> float:
 
     Args:
       words: Words with their true pairs.
-      predicted: (num_words, max_length) ids.
+      predicted: Predicted ids, (num_words, max_length).
     """
     is_right = (np.asarray(predicted) == words.gold) & (words.gold >= 0)
     return 100.0 * float(is_right.sum()) / max(words.num_letters, 1)

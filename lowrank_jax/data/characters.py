@@ -1,7 +1,8 @@
 """Text as arrays of code points, and the class of a character.
 
-A column of single characters has dtype ``U1``: four bytes per character, its code
-point. A view as ``uint32`` costs nothing and gives the integer code of the character.
+A column of single characters has dtype ``U1``. Each character takes four bytes, which
+hold its code point. A view as ``uint32`` costs nothing and gives the integer code of
+the character.
 """
 
 import unicodedata
@@ -51,10 +52,10 @@ def as_characters(codes: np.ndarray) -> np.ndarray:
     """View code points as characters, without a copy.
 
     Args:
-      codes: (n,) uint32.
+      codes: Code points, (n,) uint32.
 
     Returns:
-      (n,) ``U1`` characters.
+      Characters, (n,) ``U1``.
     """
     return np.ascontiguousarray(codes, np.uint32).view(np.dtype("U1"))
 
@@ -63,7 +64,7 @@ def is_space(codes: np.ndarray) -> np.ndarray:
     """Tell which code points are white space, as `str.isspace` does.
 
     Args:
-      codes: (n,) uint32.
+      codes: Code points, (n,) uint32.
 
     Returns:
       (n,) bool, True for white space.
@@ -75,13 +76,13 @@ def character_classes(characters: Sequence[str] | np.ndarray) -> np.ndarray:
     """Return the class of each character, one of `CHARACTER_CLASSES`.
 
     Full-width and half-width forms are treated the same. Each distinct character is
-    looked up once. If a token is longer, its first character counts.
+    looked up once. If a string has several characters, the first one counts.
 
     Args:
-      characters: (n,) strings.
+      characters: Characters, (n,) strings.
 
     Returns:
-      (n,) ``U1``: ``D``, ``L``, ``N``, ``P`` or ``O``.
+      Classes ``D``, ``L``, ``N``, ``P`` or ``O``, (n,) ``U1``.
     """
     first = np.asarray(characters, dtype="U1")
     codes = np.ascontiguousarray(first).view(np.uint32)
@@ -103,10 +104,10 @@ def fold_width(characters: Sequence[str] | np.ndarray) -> np.ndarray:
     folding, a model would have seen none of the digits in the test file.
 
     Args:
-      characters: (n,) single characters.
+      characters: Single characters, (n,).
 
     Returns:
-      (n,) ``U1`` folded characters.
+      Folded characters, (n,) ``U1``.
     """
     given = np.ascontiguousarray(np.asarray(characters, dtype="U1"))
     if given.size == 0:
@@ -122,7 +123,7 @@ def character_columns(
     """Return columns 1 and 2 of segmented text: the classes, and the folded characters.
 
     Args:
-      characters: (n,) single characters, column 0.
+      characters: Single characters of column 0, (n,).
     """
     return character_classes(characters), fold_width(characters)
 

@@ -82,7 +82,7 @@ def write_conll(
       separator: Text between two columns.
 
     Raises:
-      InputError: If the length of a column differs from the corpus.
+      InputError: If the length of a column differs from the number of tokens.
     """
     columns = [column.tolist() for column in corpus.columns]
     if corpus.labels is not None:

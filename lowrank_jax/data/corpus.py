@@ -137,12 +137,13 @@ def corpus_of(
 def split_fraction(corpus: Corpus, fraction: float, seed: int) -> Corpus:
     """Take a random share of the sentences, in the order of the corpus.
 
-    With the same seed, a smaller share is part of a larger one, as a learning curve
-    needs.
+    With the same seed, a smaller share is part of a larger share. A learning curve
+    needs this.
 
     Args:
       corpus: Corpus to take sentences from.
-      fraction: Share of the sentences, above 0 and up to 1; at least one is taken.
+      fraction: Share of the sentences, above 0 and up to 1. At least one sentence
+        is taken.
       seed: Seed of NumPy's default generator.
 
     Returns:
@@ -169,8 +170,8 @@ def encode(strings: Iterable[str] | np.ndarray) -> tuple[np.ndarray, list[str]]:
       strings: (n,) array, list or any other iterable of strings.
 
     Returns:
-      ``(codes, values)``: (n,) int64 and the distinct strings, so that
-      ``values[codes[i]] == strings[i]``.
+      ``(codes, values)``: the codes, (n,) int64, and the list of distinct strings.
+      ``values[codes[i]]`` is ``strings[i]``.
     """
     items = strings.tolist() if isinstance(strings, np.ndarray) else list(strings)
     table: dict[str, int] = collections.defaultdict(itertools.count().__next__)

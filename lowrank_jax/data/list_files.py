@@ -1,8 +1,8 @@
 r"""Read candidate lists, from JSON lines or the ranking format of SVMlight.
 
 JSON lines have one list per line, ``{"candidates": [{"features": {"name": 1.0, ...},
-"quality": 0.93}, ...]}``. The model keeps a `Vocabulary` of the names. Lists can also
-be written in this format. SVMlight files have one candidate per line, ``quality qid:3
+"quality": 0.93}, ...]}``. The model keeps the names with their ids. Lists can also be
+written as JSON lines. SVMlight files have one candidate per line, ``quality qid:3
 17:0.5 29:1``, and the lines of a list are adjacent. Files may be plain, ``.gz`` or
 ``.xz``.
 """
@@ -28,8 +28,8 @@ from lowrank_jax.data.lists import Lists
 
 __all__ = ["read_json_lists", "read_svmlight_lists", "write_json_lists"]
 
-_MOST = 2**30  # features: a tensor of any order can hold this many in int32 cells
-_LARGEST = 1e38  # values: their differences stay finite in float32
+_MOST = 2**30  # most features: a tensor of any order holds them in int32 cells
+_LARGEST = 1e38  # largest value: differences of values stay finite in float32
 _PACKERS: dict[str, Callable[[bytes], bytes]] = {
     ".gz": gzip.compress,
     ".xz": lzma.compress,
@@ -49,13 +49,15 @@ def read_json_lists(
       names: Names of the features and their ids 0, 1, 2 and so on, as an earlier
         call returned them. Other names become id V, which scores 0. None collects the
         names of this file, in order of appearance.
-      training: True if every candidate must have a quality; else it may be left out.
+      training: True if every candidate must have a quality. If False, the quality may
+        be left out.
 
     Returns:
       ``(lists, names)``.
 
     Raises:
-      InputError: If a line is not such a list. The message names file and line.
+      InputError: If a line is not a list in this format. The message names file and
+        line.
     """
     source = source_name(path)
     known = {} if names is None else names
@@ -105,23 +107,25 @@ def read_svmlight_lists(
 
     Args:
       path: File, or ``-`` for standard input.
-      num_features: V, above every id; None takes the largest id plus 1.
+      num_features: Number of features V, above every id. None takes the largest id
+        plus 1.
       training: True if every candidate must have a quality.
 
     Raises:
-      InputError: If a line is not such a candidate. The message names file and line.
+      InputError: If a line is not a candidate in this format. The message names file
+        and line.
     """
     if num_features is not None:
         checks.whole(num_features=num_features)
         if num_features > _MOST:
             raise InputError(
                 f"`num_features` must be at most {_MOST}, got {num_features}; number "
-                "the features closely."
+                "the features without gaps."
             )
     most = _MOST if num_features is None else num_features
     todo = "check that it is the file this model was made for"
     if training:
-        todo = "number the features closely"
+        todo = "number the features without gaps"
         if num_features is not None:
             todo = "raise the number of features"
     source = source_name(path)
@@ -258,7 +262,7 @@ def _content(place: str, line: str) -> Any:
     except json.JSONDecodeError as error:
         why = error.msg
     except RecursionError:
-        why = "brackets within brackets without end"
+        why = "brackets nested too deeply"
     except ValueError:  # raised by Python for an integer of thousands of digits
         why = "a number of too many digits"
     raise InputError(f"{place} is not JSON ({why}); write one list per line.")
@@ -295,12 +299,12 @@ class _Builder:
         if math.isnan(value) and self.training:
             raise InputError(
                 f"{self.source}:{number} has a candidate without a quality, and "
-                "training needs it; add it, or leave the list out."
+                "training needs one; add a quality, or leave the list out."
             )
         if not math.isnan(value) and not 0 <= value <= 1:
             raise InputError(
                 f"{self.source}:{number} has the quality {_shown(quality)}, and it "
-                "must lie in 0..1; scale it."
+                "must lie in 0..1; scale the qualities."
             )
         self.quality.append(value)
 

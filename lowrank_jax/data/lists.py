@@ -2,7 +2,8 @@
 
 A list holds the candidates of one input, such as the 50 best parses of a sentence. Each
 candidate has sparse features and a quality in 0..1. A corpus of lists is flat, like a
-sparse matrix in CSR form. A candidate is a run of entries, a list a run of candidates.
+sparse matrix in CSR form. A candidate is a run of entries. A list is a run of
+candidates.
 """
 
 import dataclasses
@@ -33,14 +34,16 @@ class Lists:
     """A corpus of candidate lists: flat arrays over all entries.
 
     Attributes:
-      feature_ids: (num_entries,) int32, in 0..V; V means "not a feature" and scores 0.
-      values: (num_entries,) float32.
+      feature_ids: Feature of each entry, (num_entries,) int32, in 0..V. The id V means
+        "not a feature" and scores 0.
+      values: Value of each entry, (num_entries,) float32.
       candidate_offsets: (num_candidates + 1,) int32; the entries of candidate c are
         ``candidate_offsets[c]:candidate_offsets[c + 1]``.
       list_offsets: (num_lists + 1,) int32; the candidates of list i are
         ``list_offsets[i]:list_offsets[i + 1]``, the base system's best first.
-      quality: (num_candidates,) float32 in 0..1; NaN if it is unknown.
-      num_features: V. Static.
+      quality: Quality of each candidate, (num_candidates,) float32 in 0..1. NaN means
+        unknown.
+      num_features: Number of features V. Static.
     """
 
     feature_ids: np.ndarray
@@ -109,7 +112,7 @@ def remap(lists: Lists, place: np.ndarray, num_cells: int) -> Lists:
 
     Args:
       lists: Lists with features 0..V-1; id V becomes `num_cells`.
-      place: (V,) int32, distinct cells in 0..num_cells-1.
+      place: Cell of each feature, (V,) int32, distinct, in 0..num_cells-1.
       num_cells: Product of the mode sizes, the new `num_features`.
     """
     place = np.asarray(place)

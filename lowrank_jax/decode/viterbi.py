@@ -30,17 +30,20 @@ def best_path(
 ) -> Path:
     """Find the label sequence with the greatest score.
 
-    Under `vmap` with one length a sentence the loops run masked to the longest, and
-    each step copies the forward maxima: correct, but `best_path_batch` is the fast way.
+    Under `vmap` with one length per sentence, the loops run to the greatest length,
+    with a mask. Each step then copies the forward maxima. The result is correct, but
+    `best_path_batch` is faster.
 
     Args:
       scores: `Scores` of one sentence.
       length: Length of the sentence, an integer or traced int32 (); None means all L
         positions.
-      allowed: (L, S) booleans, False forbids a label (see `allow_labels`).
+      allowed: Permitted labels, (L, S) booleans. False forbids a label at a position
+        (see `allow_labels`).
 
     Returns:
-      `Path` with the labels and their score; minus infinity if no path is permitted.
+      `Path` with the labels and their score. If no path is permitted, the score is
+      minus infinity.
     """
     unary, pairwise = as_scores(scores, allowed)
     num_positions, num_labels = unary.shape

@@ -1,4 +1,4 @@
-"""Learners that move after each example."""
+"""Learners that update the model after each example."""
 
 from typing import TYPE_CHECKING
 

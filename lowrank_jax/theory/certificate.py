@@ -37,12 +37,13 @@ def at_most(
     """Decide whether `observed` is at most `bound`, up to rounding.
 
     Args:
-      observed: The left side, any shape.
-      bound: The right side; infinity is a bound that says nothing.
-      assumptions_met: False where the statement says nothing.
-      scale: Size of the numbers both sides were made from, where they cancel.
+      observed: Left side, any shape.
+      bound: Right side. An infinite bound says nothing.
+      assumptions_met: Truth of the assumptions. Where it is False, the statement says
+        nothing.
+      scale: Size of the terms that both sides are sums of. Give it if terms cancel.
       tolerance: Rounding allowed, as a share of the largest of the two sides and the
-        scale. None: 1e-9 in double precision, 1e-4 in single. Static.
+        scale. None means 1e-9 in double precision and 1e-4 in single. Static.
     """
     observed, bound, scale = _alike(observed, bound, scale)
     return _decide(observed, bound, bound - observed, assumptions_met, scale, tolerance)

@@ -116,7 +116,7 @@ def one(value, quality="0"):
         (one("7" * 400), "7777, which is beyond 1e+38; scale it"),
         (one("1", "7" * 400), "7777, and it must lie in 0..1"),
         (one("7" * 5000), ":1 is not JSON (a number of too many digits)"),
-        ("[" * 100_000, ":1 is not JSON (brackets within brackets"),
+        ("[" * 100_000, ":1 is not JSON (brackets nested too deeply"),
         (one("[" * 900 + "]" * 900), ":1 has [[[[[[[...]]]]]]] where a number"),
         (one('1, "b": 2, "a": 3'), ":1 has the name 'a' twice in one object"),
         (one('1}, "features": {"a": 1'), ":1 has the name 'features' twice"),

@@ -6,17 +6,20 @@ r"""Linear-chain conditional random field, by batch optimisation (BOL-B3, BOL-B4
    \quad\text{(BOL-B4, crf1)}
 
 with :math:`p_w(y \mid x) \propto e^{\langle w, \hat\Phi(x, y)\rangle}` on the weights
-of `models.linear`; c is the option of that name of CRF++. The gradient is expected less
-observed counts: the marginals of all positions by one scan over the corpus
-(`expectations`), added into the features by a tree of gathers (`gather_sum`).
+of `models.linear`. The number c is the option ``-c`` of CRF++. The gradient is the
+expected counts minus the observed counts. One scan over the corpus computes the
+marginals of all positions (`expectations`). A tree of gathers adds the marginals up
+per feature (`gather_sum`).
 
-One `update` is one iteration over the whole corpus, a `Lanes` made once on the host by
-`streams.lanes.lanes`. L2 goes by `optax.lbfgs`, L1 by OWL-QN (`quasi_newton`). On
-CoNLL-2000 (211,727 tokens, 19 templates, 7.4 million weights, float32, one core) an
-evaluation takes 0.3 s (score 0.04, marginals 0.12, gradient 0.14) and an iteration of
-either 0.75 s. There FISTA with restart, the other way to L1, stood at 20,184 after 196
-evaluations, OWL-QN at 16,894 after 101. The first iteration of OWL-QN evaluates the
+One `update` is one iteration over the whole corpus. The corpus is a `Lanes`, made once
+on the host by `streams.lanes.lanes`. `optax.lbfgs` solves the problem with L2, and
+OWL-QN (`quasi_newton`) the problem with L1. The first iteration of OWL-QN evaluates the
 start and stays there.
+
+Measured on CoNLL-2000 (211,727 tokens, 19 templates, 7.4 million weights, float32, one
+core): an evaluation takes 0.3 s (score 0.04, marginals 0.12, gradient 0.14), and an
+iteration 0.75 s with either solver. For L1, OWL-QN reached the objective 16,894 after
+101 evaluations. FISTA with restart reached 20,184 after 196 evaluations.
 """
 
 from typing import Any, NamedTuple
@@ -47,19 +50,19 @@ class State(NamedTuple):
 
     params: linear.Params  # w
     objective: jax.Array  # ()  infinite before the first iteration
-    search: Any  # of optax.lbfgs, or a `quasi_newton.Search`
+    search: Any  # state of optax.lbfgs, or a `quasi_newton.Search`
 
 
 class Info(NamedTuple):
     """What the report needs of this iteration."""
 
     objective: jax.Array  # ()  after the iteration, penalty included
-    gradient_norm: jax.Array  # ()  there; for L1 of the pseudo-gradient
-    step_size: jax.Array  # ()  of the line search; 0 where it found none
-    num_evaluations: jax.Array  # () int32  of the loss and its gradient
+    gradient_norm: jax.Array  # ()  after the iteration; L1: of the pseudo-gradient
+    step_size: jax.Array  # ()  of the line search; 0 if the search found no step
+    num_evaluations: jax.Array  # () int32  evaluations of loss and gradient
     num_nonzero: jax.Array  # () int32  weights other than 0
     relative_change: jax.Array  # ()  decrease of the objective, relative
-    converged: jax.Array  # () bool: as `quasi_newton.progress` tells
+    converged: jax.Array  # () bool: see `quasi_newton.progress`
 
 
 def learner(
@@ -74,13 +77,13 @@ def learner(
     """Build the pair ``(init, update)``; both are pure.
 
     Args:
-      penalty: ``"l2"`` or ``"l1"``.
-      strength: Number :math:`c`, positive; the larger, the weaker the penalty. May be
-        traced.
-      memory_size: Pairs of vectors that L-BFGS remembers, each pair twice the size of
-        the weights. First-order features on all 19 templates of CoNLL-2000 make weights
-        of 685 MB: 13.7 GB at 10, 4.1 GB at 3, and some 7 GB beside for the gradient and
-        the line search. Static.
+      penalty: Penalty of the weights, ``"l2"`` or ``"l1"``.
+      strength: Number :math:`c`, positive. A larger number means a weaker penalty. May
+        be traced.
+      memory_size: Number of pairs of vectors that L-BFGS remembers. Each pair takes
+        twice the memory of the weights. With first-order features on all 19 templates
+        of CoNLL-2000, the weights take 685 MB. Then 10 pairs take 13.7 GB, and 3 pairs
+        4.1 GB. Gradient and line search take some 7 GB more. Static.
       max_evaluations: Largest number of evaluations per line search. Static.
       tolerance: Relative decrease of the objective below which `Info.converged` is
         True, if a step was taken (`quasi_newton.progress`). May be traced.

@@ -2,11 +2,11 @@ r"""Logistic regression on whole matrices with a convex penalty, by FISTA.
 
 .. math:: \min_{W, b} F(W, b) = \mathcal L(W, b) + h(W)
 
-with the loss of `models.logistic` and :math:`z_{ic} = \langle W_c, X_i\rangle + b_c`;
-the offsets are not penalised. The penalty makes it logistic regression (SBLR-Eq1, B1:
-none, or a ridge), sparse logistic regression (SBLR-Eq2, B2) or the convex problem with
-the nuclear norm whose minimum no factored model can go below (DR-S7). From the
-extrapolated point z (Beck and Teboulle, 2009)
+with the loss of `models.logistic` and :math:`z_{ic} = \langle W_c, X_i\rangle + b_c`.
+The offsets are not penalised. Without a penalty, or with a ridge, this is logistic
+regression (SBLR-Eq1, B1). With the absolute values it is sparse logistic regression
+(SBLR-Eq2, B2). With the nuclear norm it is a convex problem, and no factored model can
+go below its minimum (DR-S7). From the extrapolated point z (Beck and Teboulle, 2009)
 
 .. math:: w^k = \operatorname{prox}_{h/L}\big(z^k - \tfrac1L \nabla\mathcal L(z^k)\big),
    \quad t_{k+1} = \tfrac12\Big(1 + \sqrt{1 + 4t_k^2}\Big),
@@ -14,9 +14,9 @@ extrapolated point z (Beck and Teboulle, 2009)
 .. math:: F(w^k) - F^* \le \frac{2L\|w^0 - w^*\|^2}{(k + 1)^2}
    \qquad\text{(`theory.fista_certificate`)}
 
-An iteration reads the matrices twice, for the scores of the new weights and for the
-gradient: the scores of z are the same combination of old scores as z is of weights.
-Every iteration must be given the same data.
+An iteration reads the matrices twice: once for the scores of the new weights, once for
+the gradient. The scores of z need no reading. They combine the last two scores as z
+combines the last two weights. Every iteration must be given the same data.
 """
 
 from typing import NamedTuple
@@ -42,11 +42,11 @@ class State(NamedTuple):
 
     params: Params  # w^{k-1}, b^{k-1}
     previous: Params  # w^{k-2}, b^{k-2}
-    scores: jax.Array  # (n, m)  of params
-    previous_scores: jax.Array  # (n, m)
+    scores: jax.Array  # (n, m)  scores of params
+    previous_scores: jax.Array  # (n, m)  scores of previous
     momentum: jax.Array  # ()  (t_{k-1} - 1) / t_k
     length: jax.Array  # ()  t_k
-    constant: jax.Array  # ()  L accepted last
+    constant: jax.Array  # ()  the last L that was accepted
     ceiling: jax.Array  # ()  a constant with which every step is safe
     objective: jax.Array  # ()  F
 
@@ -55,12 +55,12 @@ class Info(NamedTuple):
     """What the theory and the report need of this iteration."""
 
     objective: jax.Array  # ()  F(w^k)
-    loss: jax.Array  # ()  its part without the penalty
+    loss: jax.Array  # ()  F(w^k) without the penalty
     change: jax.Array  # ()  q^k of SBLR-Eq8
     constant: jax.Array  # ()  L
-    num_trials: jax.Array  # () int32  of constants
+    num_trials: jax.Array  # () int32  constants tried
     stationarity: jax.Array  # ()  a bound of dist(0, dF(w^k)): (L + ceiling) |z - w|
-    squared_norm: jax.Array  # ()  |w^k|^2 + |b^k|^2, the distance from the start
+    squared_norm: jax.Array  # ()  |w^k|^2 + |b^k|^2, the squared distance from 0
     support: jax.Array  # () int32  weights other than 0
     restarted: jax.Array  # () bool: the momentum was dropped
     converged: jax.Array  # () bool: q^k is within the tolerance
@@ -81,16 +81,17 @@ def learner(
     Args:
       penalty: Penalty of the weights (m, s, t); None takes the elastic net of `l1` and
         `l2`.
-      l1: Strength of the absolute values where there is no `penalty`. May be traced.
-      l2: Strength of half the squares where there is no `penalty`. May be traced.
-      step: ``"tight"``, the least constant that is safe everywhere (DR-S1, DR-S2), from
-        the eigenvalues of the smaller Gram matrix at the start; or ``"backtracking"``,
-        which starts at its share of the trace, never goes down, and needs no
-        eigenvalues.
+      l1: Strength of the absolute values if `penalty` is None. May be traced.
+      l2: Strength of half the squares if `penalty` is None. May be traced.
+      step: Choice of the constant L. ``"tight"`` takes the least constant that is safe
+        everywhere (DR-S1, DR-S2), from the eigenvalues of the smaller Gram matrix.
+        ``"backtracking"`` needs no eigenvalues: it starts at the mean eigenvalue, from
+        the trace, and never goes down.
       growth: Growth of the constant after a failed trial, above 1. May be traced.
       restart: True drops the momentum when it points uphill (O'Donoghue and Candes,
-        2015): far fewer iterations as a rule, but the bound above is then not proved.
-      tolerance: Largest q^k; `Info.converged` tells when it is met. May be traced.
+        2015). This saves many iterations as a rule, but the bound above is then not
+        proved.
+      tolerance: Largest q^k at which `Info.converged` is True. May be traced.
     """
     checks.choice(("tight", "backtracking"), step=step)
     checks.non_negative(l1=l1, l2=l2, tolerance=tolerance)
@@ -221,7 +222,7 @@ def _constants(labelled: Labelled, step: str) -> tuple[jax.Array, jax.Array]:
         return constant, constant
     squares = jnp.einsum("nk,nk->n", rows, rows) + 1
     ceiling = bend * (weights * squares).sum()  # the trace
-    # So many eigenvalues share it: the largest is no smaller.
+    # The mean of the eigenvalues that may be nonzero: the largest is no smaller.
     return ceiling / min(rows.shape[0], rows.shape[1] + 1), ceiling
 
 
@@ -240,7 +241,7 @@ def _inner(point: Params, new: Params, old: Params) -> jax.Array:
 def stationarity(params: Params, labelled: Labelled, penalty: Penalty) -> jax.Array:
     r"""Return :math:`\operatorname{dist}(0, \partial F)` at the parameters, exactly.
 
-    It reads the matrices twice more, which the bound in `Info` does not.
+    This reads the matrices twice more. The bound in `Info` needs no such reading.
 
     Args:
       params: Weights w and b.

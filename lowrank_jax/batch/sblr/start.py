@@ -17,24 +17,24 @@ _STARTS = ("paper", "label")
 
 
 def check_start(start: str | Params, rank: int) -> None:
-    """Raise `InputError` unless it is a known start, or a model of this rank."""
+    """Raise `InputError` unless `start` is a known name or a model of this rank."""
     if isinstance(start, str):
         checks.choice(_STARTS, start=start)
         return
     for part in (start.left, start.right):
         if np.shape(part)[-1] != rank:
             raise InputError(
-                f"`rank` must be {np.shape(part)[-1]}, as `start` has it, got {rank}."
+                f"`rank` must be {np.shape(part)[-1]}, the rank of `start`, got {rank}."
             )
 
 
 def start_params(labelled: Labelled, *, rank: int, start: str = "paper") -> Params:
     r"""Return the factors to start from, singular vectors of one matrix per class.
 
-    ``"paper"``: :math:`U^0 = -u_{1..r}`, :math:`V^0 = v_{1..r}` of the mean matrix
-    (SBLR-I1), the same for all classes. ``"label"``: :math:`+u`, :math:`+v` of
-    :math:`\sum_i\omega_i(y_{ic} - \frac1{m+1})X_i`, the downhill direction at the
-    score 0, where the labels that SBLR-I1 leaves out belong.
+    ``"paper"`` takes :math:`U^0 = -u_{1..r}`, :math:`V^0 = v_{1..r}` of the mean matrix
+    (SBLR-I1). They are the same for all classes. ``"label"`` takes :math:`+u`,
+    :math:`+v` of :math:`\sum_i\omega_i(y_{ic} - \frac1{m+1})X_i`, the downhill
+    direction at the score 0. SBLR-I1 leaves the labels out; this sum has them.
 
     Args:
       labelled: Matrices with their classes.
@@ -57,7 +57,7 @@ def start_shares(targets: jax.Array, weights: jax.Array, start: str) -> jax.Arra
 
 
 def start_vectors(means: jax.Array, *, rank: int, num_classes: int) -> Params:
-    """Return the leading singular vectors of (1 or m, s, t) as factors of m classes."""
+    """Return the leading singular vectors of the means as factors of m classes."""
     most = min(means.shape[1:])
     if rank > most:
         raise InputError(
@@ -81,12 +81,12 @@ def best_size(
     left: Penalty,
     right: Penalty,
 ) -> jax.Array:
-    """Return the size of the factors, a power of two, at which F is least.
+    """Return the power of two by which to scale both factors, so that F is least.
 
-    `linear` are the scores without the bias, which keeps its size.
+    `linear` holds the scores without the bias. The bias is not scaled.
 
-    Unit vectors score a large matrix so high that the loss is flat there, and the
-    first step under a sparse penalty falls to the stationary point 0.
+    With unit vectors, the scores of a large matrix are so high that the loss is flat.
+    The first step under a sparse penalty then falls to the stationary point 0.
     """
 
     def objective(size: jax.Array) -> jax.Array:

@@ -9,20 +9,21 @@ nuclear norm or another penalty of `penalties`. Iteration t = 1, 2, ...:
           H_{t+1} = \operatorname{prox}_{\eta_t \tau R}(H_{t+1/2}), \qquad
           \eta_t = c / \sqrt t
 
-The objective does not fall in every iteration; the theorem is about the best or the
+The objective does not fall in every iteration. The theorem is about the best or the
 averaged iterate (errata), and `final_params` gives either. The certificate is the lower
-bound DR-M2 on the optimum: subgradients averaged with weights :math:`\eta_t` from the
-last power of two on, the best bound kept. Then
+bound DR-M2 on the optimum. It uses the mean of the subgradients with weights
+:math:`\eta_t`, from the last t that is a power of two. The best bound is kept. Since
 
 .. math:: \sum_t \eta_t (G_t + \tau S_t) = H_{\text{first}} - H_{\text{last}}, \qquad
           S_t \in \partial R(H_{t+1}),
 
-so the averaged subgradient comes to within :math:`\|\Delta H\| / \sum_t \eta_t` of
+the averaged subgradient comes to within :math:`\|\Delta H\| / \sum_t \eta_t` of
 the dual feasible set.
 
-One `update` is one iteration over the whole corpus, a `Lattice` made once on the host
-by `streams.words.lattice`. On NETtalk (15,000 words, float32, one core) it takes a few
-tenths of a second, nearly all of it decoding; the threshold takes some hundredths.
+One `update` is one iteration over the whole corpus. The corpus is a `Lattice`, made
+once on the host by `streams.words.lattice`. On NETtalk (15,000 words, float32, one
+core) an iteration takes a few tenths of a second. Nearly all of that time is decoding.
+The threshold takes some hundredths of a second.
 """
 
 from collections.abc import Callable
@@ -46,22 +47,22 @@ class State(NamedTuple):
     """What the next iteration needs, and what `final_params` may be asked for."""
 
     params: hankel.Params  # H_t
-    best_params: hankel.Params  # of the smallest objective so far
-    average: hankel.Params  # of H_2..H_t, weighted by step size
+    best_params: hankel.Params  # H with the smallest objective so far
+    average: hankel.Params  # mean of H_2..H_t, weighted by step size
     best_objective: jax.Array  # ()
     penalty: jax.Array  # ()  tau R(H_t)
     rank: jax.Array  # () int32
     step_sum: jax.Array  # ()  sum of step sizes
-    gradient_sum: hankel.Params  # of eta_s G_s, since the last power of two
-    cost_sum: jax.Array  # ()  of eta_s times the Hamming cost, since then
-    weight_sum: jax.Array  # ()  of eta_s, since then
-    lower_bound: jax.Array  # ()  the best so far (DR-M2)
+    gradient_sum: hankel.Params  # sum of eta_s G_s, s from the last power of two
+    cost_sum: jax.Array  # ()  sum of eta_s times the Hamming cost, same s
+    weight_sum: jax.Array  # ()  sum of eta_s, same s
+    lower_bound: jax.Array  # ()  the best lower bound so far (DR-M2)
     right: hankel.Params  # right vectors or multipliers: see `penalties.Proximal`
     num_iterations: jax.Array  # () int32  t - 1
 
 
 class Info(NamedTuple):
-    """What the report needs of this iteration; all of H_t, where it began."""
+    """What the report needs of this iteration. Its values belong to H_t."""
 
     objective: jax.Array  # ()  loss + penalty
     loss: jax.Array  # ()  hinges, summed or averaged over words
@@ -72,7 +73,7 @@ class Info(NamedTuple):
     best_objective: jax.Array  # ()
     lower_bound: jax.Array  # ()  on the optimum, best so far
     gap: jax.Array  # ()  (best objective - lower bound) / best objective
-    is_complete: jax.Array  # () bool: the prox had room, or steps, enough
+    is_complete: jax.Array  # () bool: the rank, or the steps, of the prox sufficed
     converged: jax.Array  # () bool: the gap is within the tolerance
 
 
@@ -102,24 +103,25 @@ def learner(
       lower_orders: Lower orders: ``"none"`` for :math:`F_k`, ``"stacked"`` or
         ``"separate"`` for :math:`F_{[k]}`; see `models.hankel.basis`.
       unfolding: Unfolding of the table: ``"last"``, ``"first"`` or ``"both"``; see
-        `models.hankel.basis`. ``"both"`` learns two tables, one unfolding penalised in
-        each (the latent form: the penalty of their sum is the infimal convolution of
-        the two norms).
+        `models.hankel.basis`. ``"both"`` learns two tables and penalises one unfolding
+        of each. This is the latent form: the penalty of the sum of the tables is the
+        infimal convolution of the two norms.
       regulariser: Penalty: ``"nuclear"``, ``"none"``, ``"frobenius"`` (the norm, as
         printed), ``"squared_frobenius"`` (half its square) or ``"overlapped"``: the
         nuclear norms of both unfoldings of *one* table of trigrams, added (DR-M3).
       strength: Strength :math:`\tau`, zero or more. May be traced.
       block_strengths: Factors of the strength, one per block of the basis; None for 1.
-      step_size: Number :math:`c` of :math:`\eta_t = c/\sqrt t`, which may be traced; or
-        any optax schedule, a function of the number of steps done.
-      reduction: ``"sum"`` of hinges (the paper's) or ``"mean"`` over words.
+      step_size: Number :math:`c` of :math:`\eta_t = c/\sqrt t`, which may be traced, or
+        any optax schedule. A schedule is a function of the number of steps done.
+      reduction: Reduction of the hinges over words: ``"sum"`` (the paper's reduction)
+        or ``"mean"``.
       half: True halves the thresholds, as the printed proximal problem does (SMM-N6).
         This is the same as half the strength.
       has_boundary: True scores factors over the boundary symbol.
       svt: Thresholding: ``"full"`` (through the Gram matrix), ``"svd"`` or
         ``"truncated"``.
-      max_rank: Largest rank of a truncated step; `Info.is_complete` tells if it
-        sufficed.
+      max_rank: Largest rank of a truncated step. `Info.is_complete` tells whether this
+        rank sufficed.
       num_subspace_steps: Subspace iterations of a truncated step, at least 1. Static.
       gap_every: Number of iterations from one lower bound to the next. Static.
       tolerance: Gap, relative to the objective, within which `Info.converged` is True.
@@ -225,6 +227,7 @@ def final_params(state: State, iterate: str = "last") -> hankel.Params:
 
     Args:
       state: State after the last iteration.
-      iterate: ``"last"``, ``"best"`` (smallest objective seen) or ``"average"``.
+      iterate: Iterate: ``"last"``, ``"best"`` (smallest objective seen) or
+        ``"average"``.
     """
     return splitting.final_params(state, iterate)

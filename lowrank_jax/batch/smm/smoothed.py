@@ -1,24 +1,25 @@
 r"""Spectral max-margin tagging by accelerated proximal gradient on a smoothed loss.
 
 SMM-X1: the maximum of each hinge is replaced by
-:math:`\mu \log \sum_z \exp(\cdot/\mu)`, which lies above it by at most
-:math:`\mu \log(\text{number of paths})` and has a Lipschitz gradient. Then (Nesterov)
+:math:`\mu \log \sum_z \exp(\cdot/\mu)`. This function has a Lipschitz gradient. It lies
+above the maximum by at most :math:`\mu \log(\text{number of paths})`. Then (Nesterov)
 
 .. math:: H_{k+1} = \operatorname{prox}_{\tau R / L}(Z_k - \nabla f_\mu(Z_k) / L),
    \qquad Z_{k+1} = H_{k+1} + \tfrac{t_k - 1}{t_{k+1}} (H_{k+1} - H_k),
    \qquad t_{k+1} = \tfrac{1 + \sqrt{1 + 4 t_k^2}}2
 
-with two changes that spare evaluations. L is sought: it grows until
+with two changes that save evaluations. First, L is found by a search. It grows until
 
 .. math:: f_\mu(H_{k+1}) \le f_\mu(Z_k) + \langle\nabla f_\mu(Z_k), H_{k+1} - Z_k\rangle
           + \tfrac L2 \|H_{k+1} - Z_k\|^2
 
-holds (the constant of SMM-X1 is safe and far too large), and shrinks a little each
-iteration. The momentum starts afresh where it points uphill (O'Donoghue and Candes).
+holds, and it shrinks a little in each iteration. The constant of SMM-X1 is safe but far
+too large. Second, the momentum restarts where it points uphill (O'Donoghue and Candes).
 
-The gradient is the expected less the true counts, so it is also a dual point: with the
-expected Hamming cost it bounds the optimum of the *unsmoothed* problem from below
-(DR-M2), and with the hinge of H the gap is closed from both sides.
+The gradient is the expected counts minus the true counts, so it is also a dual point.
+With the expected Hamming cost, this point bounds the optimum of the *unsmoothed*
+problem from below (DR-M2). The unsmoothed objective of H bounds the optimum from above.
+The gap lies between these two bounds.
 
 One `update` is one iteration over the whole corpus, a `streams.words.Lattice`.
 """
@@ -45,17 +46,17 @@ class State(NamedTuple):
 
     params: hankel.Params  # H_k
     ahead: hankel.Params  # Z_k
-    best_params: hankel.Params  # of the smallest unsmoothed objective so far
+    best_params: hankel.Params  # H with the smallest unsmoothed objective so far
     best_objective: jax.Array  # ()
     momentum: jax.Array  # ()  t_k
     curvature: jax.Array  # ()  L
-    lower_bound: jax.Array  # ()  the best so far (DR-M2)
+    lower_bound: jax.Array  # ()  the best lower bound so far (DR-M2)
     right: hankel.Params  # right vectors or multipliers: see `penalties.Proximal`
     num_iterations: jax.Array  # () int32
 
 
 class Info(NamedTuple):
-    """What the report needs of this iteration; of H_{k+1}, where it ends."""
+    """What the report needs of this iteration. Its values belong to H_{k+1}."""
 
     objective: jax.Array  # ()  hinges + penalty, not smoothed
     loss: jax.Array  # ()  hinges
@@ -63,12 +64,12 @@ class Info(NamedTuple):
     penalty: jax.Array  # ()  tau R
     rank: jax.Array  # () int32; -1 where no spectrum is computed
     step_size: jax.Array  # ()  1 / L
-    num_evaluations: jax.Array  # () int32, of the smoothed loss
+    num_evaluations: jax.Array  # () int32, evaluations of the smoothed loss
     best_objective: jax.Array  # ()
     lower_bound: jax.Array  # ()  on the optimum of the unsmoothed problem
     gap: jax.Array  # ()  (best objective - lower bound) / best objective
-    is_complete: jax.Array  # () bool: the prox had room, or steps, enough
-    is_accepted: jax.Array  # () bool: the search found its L within `max_trials`
+    is_complete: jax.Array  # () bool: the rank, or the steps, of the prox sufficed
+    is_accepted: jax.Array  # () bool: the search found an L within `max_trials`
     converged: jax.Array  # () bool: the gap is within the tolerance
 
 
@@ -107,14 +108,14 @@ def learner(
       unfolding: Unfolding of the table, as in `fobos.learner`.
       regulariser: Penalty, as in `fobos.learner`.
       strength: Strength :math:`\tau`, zero or more. May be traced.
-      reduction: ``"sum"`` or ``"mean"``.
+      reduction: Reduction of the hinges over words, ``"sum"`` or ``"mean"``.
       has_boundary: True scores factors over the boundary symbol.
-      svt: ``"full"``, ``"svd"`` or ``"truncated"``.
-      max_rank: Largest rank of a truncated step; `Info.is_complete` tells if it
-        sufficed.
+      svt: Thresholding: ``"full"``, ``"svd"`` or ``"truncated"``.
+      max_rank: Largest rank of a truncated step. `Info.is_complete` tells whether this
+        rank sufficed.
       num_subspace_steps: Subspace iterations of a truncated step, at least 1. Static.
-      first_curvature: Curvature L at the start, doubled until it suffices. May be
-        traced.
+      first_curvature: Curvature L at the start. The search doubles it until it
+        suffices. May be traced.
       max_trials: Largest number of trials of one search for L. If they do not suffice,
         the step takes the last L and `Info.is_accepted` is False. Static.
       tolerance: Relative gap within which `Info.converged` is True. May be traced.
@@ -250,6 +251,6 @@ def final_params(state: State, iterate: str = "last") -> hankel.Params:
 
     Args:
       state: State after the last iteration.
-      iterate: ``"last"`` or ``"best"`` (smallest unsmoothed objective seen).
+      iterate: Iterate: ``"last"`` or ``"best"`` (smallest unsmoothed objective seen).
     """
     return splitting.final_params(state, iterate)

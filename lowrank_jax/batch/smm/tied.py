@@ -1,31 +1,31 @@
 r"""Spectral max-margin tagging on a basis from which operators can be recovered.
 
-The problem and the iterations of `batch.fobos`, on the tied trigram basis of
-`models.hankel.tie_groups` (SMM-N5). Rows are the strings of length 0, 1, 2, columns
-the strings of length 0, 1. All entries uv that spell one string are equal,
+This is the problem of `batch.fobos`, with its iterations, on the tied trigram basis of
+`models.hankel.tie_groups` (SMM-N5). Rows are the strings of length 0, 1 and 2. Columns
+are the strings of length 0 and 1. All entries uv that spell one string are equal,
 
 .. math:: \min_{H \in \mathbb H} \; \sum_i L_{[3]}(x^i, y^i; H) + \tau\|H\|_*, \qquad
           H(u, v) = F(uv)                                 \qquad\text{(SMM-Eq8)}
 
-A position scores :math:`F(abc) + F(bc) + F(c)`, which stand in the columns of single
-symbols; on the subspace of tied matrices the subgradient is the mean over tied entries.
-Iteration t = 1, 2, ... with :math:`\eta_t = c/\sqrt t`:
+A position scores :math:`F(abc) + F(bc) + F(c)`. These values stand in the columns of
+single symbols. On the subspace of tied matrices, the subgradient is the mean over tied
+entries. Iteration t = 1, 2, ... with :math:`\eta_t = c/\sqrt t`:
 
 .. math:: H_{t+1/2} = H_t - \eta_t \overline{G_t}, \qquad
    H_{t+1} = \arg\min_{H \in \mathbb H} \tfrac12\|H - H_{t+1/2}\|_F^2
              + \eta_t\tau\|H\|_*
 
-``ties="projection"`` puts thresholding and averaging in place of the minimum, as the
-paper suggests (SMM-X2): not the proximal map of the problem, so neither does it go to
-the optimum, nor has the matrix low rank. ``ties="exact"`` solves it by ADMM from the
-multiplier of the iteration before.
+``ties="projection"`` replaces the minimum by thresholding and then averaging, as the
+paper suggests (SMM-X2). This is not the proximal map of the problem. So the iterations
+do not go to the optimum, and the matrix does not have low rank. ``ties="exact"`` solves
+the minimum by ADMM, from the multiplier of the iteration before.
 
 Then ``operators.recover(hankel.sub_blocks(final_params(state)), rank)`` makes a model
-with `rank` states (SMM-R1). If the block of P', S' is invertible but for symbols
-that are zero throughout (symbols of unseen letters), its rank is enough to give every
-learnt score back; fewer states approximate. Words should be laid out with
-``streams.words.lattice(..., has_end=True)``: else nothing ends in the boundary symbol,
-its column is zero, its row is not, and scores are lost.
+with `rank` states (SMM-R1). Symbols of unseen letters are zero throughout. If the block
+of P', S' is invertible on all other symbols, as many states as its rank give every
+learnt score back. Fewer states approximate the scores. Lay words out with
+``streams.words.lattice(..., has_end=True)``. Otherwise no word ends in the boundary
+symbol: its column is zero, its row is not, and scores are lost.
 """
 
 from collections.abc import Callable
@@ -52,7 +52,7 @@ __all__ = [
     "table_params",
 ]
 
-#: The basis without ties that `table_params` belongs to.
+#: The basis without ties of the tables that `table_params` returns.
 BLOCKS = hankel.basis(3, lower_orders="stacked")
 
 
@@ -60,18 +60,18 @@ class State(NamedTuple):
     """What the next iteration needs, and what `final_params` may be asked for."""
 
     params: jax.Array  # (1 + n + n^2, 1 + n)  H_t
-    best_params: jax.Array  # of the smallest objective so far
-    average: jax.Array  # of H_2..H_t, weighted by step size
+    best_params: jax.Array  # H with the smallest objective so far
+    average: jax.Array  # mean of H_2..H_t, weighted by step size
     best_objective: jax.Array  # ()
     penalty: jax.Array  # ()  tau |H_t|_*
     rank: jax.Array  # () int32
     step_sum: jax.Array  # ()  sum of step sizes
-    multiplier: jax.Array  # of ADMM over eta_t, as H_t; (0, 0) for the projection
+    multiplier: jax.Array  # of ADMM, divided by eta_t; shape of H_t, or (0, 0)
     num_iterations: jax.Array  # () int32  t - 1
 
 
 class Info(NamedTuple):
-    """What the report needs of this iteration; of H_t, where it began."""
+    """What the report needs of this iteration. Most values belong to H_t."""
 
     objective: jax.Array  # ()  loss + penalty
     loss: jax.Array  # ()  hinges, summed or averaged over words
@@ -80,22 +80,23 @@ class Info(NamedTuple):
     step_size: jax.Array  # ()  eta_t
     accuracy: jax.Array  # ()  share of letters right on the loss-augmented paths
     best_objective: jax.Array  # ()
-    num_prox_steps: jax.Array  # () int32, of ADMM on the way to H_{t+1}
-    is_complete: jax.Array  # () bool: ADMM reached its tolerance; True if not asked
-    tie_violation: jax.Array  # ()  largest difference of tied entries of H_{t+1}: 0
+    num_prox_steps: jax.Array  # () int32, steps of ADMM to H_{t+1}
+    is_complete: jax.Array  # () bool: ADMM reached its tolerance, or did not run
+    tie_violation: jax.Array  # ()  largest |entry - mean of its ties| of H_{t+1}
     converged: jax.Array  # () bool: False; no bound on the tied optimum is computed,
-    # and neither objective nor step tells how far a subgradient method has to go
+    # and neither objective nor step tells how far the optimum is
 
 
 def average_strings(matrix: jax.Array) -> jax.Array:
-    """Replace each entry by the mean of those that spell the same string.
+    """Replace each entry by the mean of the entries that spell the same string.
 
-    The same as `linalg.ties.average_ties` with `hankel.tie_groups`, without a table of
-    groups: single symbols stand in the first row and the first column, pairs in the
-    first column and the square of single symbols; nothing else is tied.
+    The result equals `linalg.ties.average_ties` with `hankel.tie_groups`, but no table
+    of groups is needed. Single symbols stand in the first row and the first column.
+    Pairs stand in the first column and in the square of single symbols. Nothing else is
+    tied.
 
     Args:
-      matrix: (1 + n + n^2, 1 + n).
+      matrix: Matrix over the basis, (1 + n + n^2, 1 + n).
     """
     n = matrix.shape[1] - 1
     single = (matrix[0, 1:] + matrix[1 : 1 + n, 0]) / 2
@@ -108,7 +109,7 @@ def table_params(matrix: jax.Array) -> hankel.Params:
     """Return the learnt scores as parameters of the basis `BLOCKS`, to decode with.
 
     Args:
-      matrix: (1 + n + n^2, 1 + n), from `final_params`.
+      matrix: Tied matrix from `final_params`, (1 + n + n^2, 1 + n).
     """
     return (matrix[:, 1:],)
 
@@ -128,13 +129,14 @@ def learner(
     r"""Build the pair ``(init, update)``; both are pure.
 
     Args:
-      ties: ``"projection"`` (the paper's) or ``"exact"``.
+      ties: Treatment of ties: ``"projection"`` (as in the paper) or ``"exact"``.
       strength: Strength :math:`\tau`, zero or more. May be traced.
-      step_size: Number :math:`c` of :math:`\eta_t = c/\sqrt t`, which may be traced; or
-        any optax schedule, a function of the number of steps done.
-      reduction: ``"sum"`` of hinges (the paper's) or ``"mean"`` over words.
+      step_size: Number :math:`c` of :math:`\eta_t = c/\sqrt t`, which may be traced, or
+        any optax schedule. A schedule is a function of the number of steps done.
+      reduction: Reduction of the hinges over words: ``"sum"`` (the paper's reduction)
+        or ``"mean"``.
       has_boundary: True scores factors over the boundary symbol.
-      svt: ``"full"`` (through the Gram matrix) or ``"svd"``.
+      svt: Thresholding: ``"full"`` (through the Gram matrix) or ``"svd"``.
       tolerance: Tolerance of ADMM, and of the rank: singular values up to this share of
         :math:`\|H_{t+1/2}\|_F` count as zero. Positive. May be traced.
       max_prox_steps: Largest number of steps of ADMM per iteration, at least 1. Static.
@@ -218,12 +220,13 @@ def learner(
 def final_params(state: State, iterate: str = "last") -> jax.Array:
     """Return the tied matrix, (1 + n + n^2, 1 + n).
 
-    `table_params` makes it a table to decode with, `hankel.sub_blocks` cuts it for the
-    recovery of operators.
+    `table_params` makes a table to decode with from this matrix. `hankel.sub_blocks`
+    cuts the matrix into the blocks that the recovery of operators needs.
 
     Args:
       state: State after the last iteration.
-      iterate: ``"last"``, ``"best"`` (smallest objective seen) or ``"average"``.
+      iterate: Iterate: ``"last"``, ``"best"`` (smallest objective seen) or
+        ``"average"``.
     """
     params = splitting.final_params(state, iterate)
     return average_strings(params) if iterate == "average" else params

@@ -1,6 +1,6 @@
 """``lowrank-jax datasets``: which data sets are here, and are they what they should be.
 
-Nothing is downloaded: the table says where each can be had and under which terms.
+Nothing is downloaded. The table says where to get each data set, and under which terms.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def add_parser(commands: Any) -> None:
     """Add the parser of this command."""
     parser = commands.add_parser(
         "datasets",
-        help="list the data sets and verify those that are here",
+        help="list the data sets and verify the files that are here",
         description=_DESCRIPTION,
         epilog=_EPILOG,
     )
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _describe(dataset: Any, statuses: list[Any]) -> str:
-    """One data set: its files as a table, what is wrong, terms and origin."""
+    """Describe one data set: a table of its files, notes, terms and origin."""
     lines = [f"{dataset.name}: {dataset.title}"]
     width = max(len(status.file) for status in statuses)
     lines.append(f"  {'file':<{width}}  present  counts  checksum")

@@ -58,7 +58,7 @@ def add_parser(commands: Any) -> None:
         add_help=False,
     )
     add = train.add_argument
-    add("data", metavar="TRAIN", help="lists to train on, every quality known")
+    add("data", metavar="TRAIN", help="training lists; each candidate needs a quality")
     add("--test", metavar="FILE", help="lists to score the model on")
     add(
         "--learner",
@@ -110,7 +110,7 @@ def _add_common(parser: argparse.ArgumentParser, dash: str) -> None:
     parser.add_argument(
         "--format",
         choices=("json", "svmlight"),
-        help="format of the files; default: by the ends of their names",
+        help="format of the files; default: by the suffix of the file",
     )
     parser.add_argument(
         "--json", metavar="FILE", help=f"write the figures there; {dash}"
@@ -137,8 +137,8 @@ def run_apply(arguments: argparse.Namespace) -> int:
     kind = system.format_of(path, arguments)
     if (kind == "json") != (model.names_ is not None):
         raise InputError(
-            f"{path} is of the format {kind}, and {arguments.model} was not trained on "
-            "that; bring the lists to the other format."
+            f"{path} has the format {kind}, and {arguments.model} was trained on the "
+            "other format; convert the lists."
         )
     lists, _ = system.read(
         path, kind, training=False, names=model.names_, room=model.num_features_

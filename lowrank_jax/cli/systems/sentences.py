@@ -158,7 +158,7 @@ class Sentences:
 def check_labels(
     train: "Corpus", test: "Corpus", path: str, arguments: argparse.Namespace
 ) -> None:
-    """Stop at, or tell of, labels of the test data that training never saw."""
+    """Raise `InputError`, or print a note, if a test label is not in training."""
     assert train.labels is not None and test.labels is not None
     seen = set(train.labels.tolist())
     labels = test.labels.tolist()
@@ -174,14 +174,14 @@ def check_labels(
         place = files.place_of_token(path, test, arguments.format, token)
         raise InputError(
             f"{place} has the label {label!r}, which the training data do not have; "
-            f"correct it, or say --unseen-label ignore to count it as an error of the "
+            f"correct it, or give --unseen-label ignore to count it as an error of the "
             f"model."
         )
     if unseen:
         number = sum(label not in seen for label in labels)
         output.note(
             f"the training data do not have the label{'s' if len(unseen) > 1 else ''} "
-            f"{', '.join(unseen)} of {number} test tokens, which count as errors."
+            f"{', '.join(unseen)} of {number} test tokens; these count as errors."
         )
 
 

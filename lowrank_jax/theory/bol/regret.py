@@ -56,16 +56,18 @@ def regret_certificate(
     r"""Compare the total regret with its certificate (DR-B4).
 
     Args:
-      margin: (num_rounds,) :math:`\langle W_{t-1}, \Delta\Phi^t\rangle`.
-      is_mistake: (num_rounds,).
-      step_size: :math:`C`.
-      conjugate: :math:`F^*(\Theta_N)`, exact or too large.
-      comparator_losses: (num_rounds,) :math:`[1 - \langle U, \Delta\Phi^t\rangle]_+`.
-      comparator_penalty: :math:`F^{**}(U)`.
-      tolerance: See `certificate.at_most`. Static.
+      margin: Margins :math:`\langle W_{t-1}, \Delta\Phi^t\rangle`, (num_rounds,).
+      is_mistake: Mistakes, (num_rounds,) booleans.
+      step_size: Step size :math:`C`.
+      conjugate: Conjugate :math:`F^*(\Theta_N)`, or an upper bound of it.
+      comparator_losses: Losses :math:`[1 - \langle U, \Delta\Phi^t\rangle]_+`,
+        (num_rounds,).
+      comparator_penalty: Penalty :math:`F^{**}(U)`.
+      tolerance: Tolerance of `certificate.at_most`. Static.
 
     Returns:
-      Sums over rounds, not means: divide by the number of rounds or of mistakes.
+      Certificate of the sums over rounds. For means, divide both sides by the number of
+      rounds or of mistakes.
     """
     losses = jnp.where(is_mistake, jax.nn.relu(1 - margin), 0)
     others = jnp.where(is_mistake, comparator_losses, 0)

@@ -1,7 +1,7 @@
 """The statements of TM on the steps of Tensor-MIRA, and their trials.
 
-Rounds are drawn once. Each is done twice: with dense tensors, sub-step by sub-step, in
-NumPy (here), and by the learner, which never builds a tensor.
+Rounds are drawn once. Each round is done twice. This module does it in NumPy, with
+dense tensors and one sub-step at a time. The learner does it without building a tensor.
 """
 
 import functools
@@ -37,7 +37,7 @@ _PAPER, _EXACT, _BCD = "paper", "exact", "bcd"  # TM-Eq6, DR-T1, DR-T2
 
 
 class _Rounds(NamedTuple):
-    """Rounds of Tensor-MIRA: where they begin, and the mistake they mend."""
+    """Rounds of Tensor-MIRA: the vectors at the start, and the mistake to correct."""
 
     vectors: Any  # (N, D, H, n)
     difference: Any  # (N, n, ..., n)
@@ -48,14 +48,14 @@ class _Rounds(NamedTuple):
 class _Substeps(NamedTuple):
     """All S sub-steps of the rounds, done with dense tensors."""
 
-    problem: pa.Subproblem  # (N, S, ...) of TM-N4: the centre is the vector as it is
-    target: pa.Subproblem  # (N, S, ...) TM-Eq3 in the vector: the centre is g/B
+    problem: pa.Subproblem  # (N, S, ...) TM-N4: the centre is the old vector
+    target: pa.Subproblem  # (N, S, ...) TM-Eq3 in one vector: the centre is g/B
     before: Any  # (N, S, n)
     after: Any  # (N, S, n)
     is_clipped: Any  # (N, S) bool
-    vectors: Any  # (N, S, D, H, n) after each
+    vectors: Any  # (N, S, D, H, n) after each sub-step
     objectives: Any  # (N, S + 1)  TM-Eq3
-    scale: Any  # (N, S)  of the terms TM-Eq3 is made from
+    scale: Any  # (N, S)  size of the terms of TM-Eq3
 
 
 def _dense(vectors: Any) -> Any:
@@ -79,7 +79,7 @@ def _dot(left: Any, right: Any) -> Any:
 
 
 def _substeps(step: str, rounds: _Rounds) -> _Substeps:
-    """Do the sub-steps of some sweeps over all vectors."""
+    """Do the sub-steps of `_SWEEPS` sweeps over all vectors."""
     vectors, difference, cost, limit = rounds
     order, num_components = vectors.shape[1:3]
     first = _dense(vectors)
@@ -135,11 +135,11 @@ def _rounds(effort: Effort, order: int, size: int) -> _Rounds:
     difference /= scales.reshape((-1,) + (1,) * order)
     has_equal = _has_equal(number)
     vectors[has_equal] = vectors[has_equal][:, :, :1]
-    margin = _dot(_dense(vectors), difference)  # of a mistake it is negative
+    margin = _dot(_dense(vectors), difference)  # a mistake has a negative margin
     difference *= np.where(margin > 0, -1, 1).reshape((-1,) + (1,) * order)
     difference[1] = 0
     cost = rng.uniform(0.05, 1, number)
-    limit = 10 ** rng.uniform(-5, 2, number) * scales**2  # as TM-Eq3 scales
+    limit = 10 ** rng.uniform(-5, 2, number) * scales**2  # scaled like TM-Eq3
     return _Rounds(vectors, difference, cost, limit)
 
 
@@ -156,7 +156,7 @@ _MAIN = (_ORDER, _SIZE)
 
 
 def _shapes(effort: Effort) -> tuple[tuple[int, int], ...]:
-    """Order and size: of the learner's rounds first; of 1 x 1; of order 3."""
+    """Return order and size of the tensors, the learner's own shape first."""
     return (_MAIN,) if effort.is_quick else (_MAIN, (2, 1), (3, 2))
 
 
@@ -167,12 +167,15 @@ class _Learnt(NamedTuple):
 
 @functools.lru_cache
 def _learnt(effort: Effort, step: str, make: Certify) -> _Learnt:
-    """Let the learner do the rounds: two candidates, the worse without features."""
+    """Do the rounds with the learner.
+
+    Each list has two candidates, and the worse candidate has no features.
+    """
     vectors, difference, cost, limit = _rounds(effort, *_MAIN)
     number, num_cells = len(cost), _SIZE**_ORDER
     lists = data.Lists(
         feature_ids=np.tile(np.arange(num_cells, dtype=np.int32), number),
-        values=difference.transpose(0, *range(_ORDER, 0, -1)).reshape(-1),  # cells
+        values=difference.transpose(0, *range(_ORDER, 0, -1)).reshape(-1),  # by cell
         candidate_offsets=np.repeat(np.arange(number + 1), 2)[1:] * num_cells,
         list_offsets=2 * np.arange(number + 1),
         quality=np.stack([np.ones(number), 1 - cost], axis=1).reshape(-1),
