@@ -123,7 +123,7 @@ def run(size: Size, tell: Callable[[Row], None]) -> Demo:
     second = go(linear, mira.learner(), {"mira": ("MIRA", mira.final_params)})
     third = go(
         bilinear,
-        bol.learner(variant="paper"),
+        bol.learner(variant="paper", divisor_factor=2.0),
         {"bol paper": ("rank 1, as in the paper", bol.final_params)},
     )
     block = go(

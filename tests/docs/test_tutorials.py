@@ -17,7 +17,7 @@ def numbers(pattern, text):
 
 
 def quickstart(text):
-    assert numbers(r"words found ([\d.]+)", text)[0] > 0.8
+    assert numbers(r"as a fraction ([\d.]+)", text)[0] > 0.8
     assert numbers(r"word F1 ([\d.]+)", text)[0] > 85
     assert numbers(r"accuracy ([\d.]+)", text)[0] > 0.9
 
