@@ -51,12 +51,13 @@ def _starts(certify: Certify, effort: Effort) -> Iterator[Found]:
         yield Found(found, f"U of the start {shape}")
 
 
-def _factors(rng: Rng, num: int, shape: Shape) -> tuple[np.ndarray, ...]:
-    """Return duals with factors to start from, and a divisor above sigma_1.
+def _few(effort: Effort) -> Iterator[tuple[Rng, int, Shape]]:
+    """Yield the problems of a quick run: each trial solves a linear system."""
+    return problems(effort._replace(is_quick=True))
 
-    A trial solves a linear system, so a tenth of the trials is made.
-    """
-    num = num // 10
+
+def _factors(rng: Rng, num: int, shape: Shape) -> tuple[np.ndarray, ...]:
+    """Return duals with factors to start from, and a divisor above sigma_1."""
     start = rng.choice([0.0, 1.0], (num, 1, 1)) * rng.normal(size=(num, *shape))
     thetas = _duals(rng, num, shape, start)
     alpha, beta = (rng.normal(size=(num, size)) for size in shape)
@@ -71,7 +72,7 @@ def _factors(rng: Rng, num: int, shape: Shape) -> tuple[np.ndarray, ...]:
     "sweeps",
 )
 def _sweeps(certify: Certify, effort: Effort) -> Iterator[Found]:
-    for rng, num, shape in problems(effort):
+    for rng, num, shape in _few(effort):
         thetas, alpha, beta, divisor = _factors(rng, num, shape)
         found = batched(certify)(thetas, alpha, beta, divisor=divisor)
         yield Found(found, f"walk {shape}")
@@ -84,7 +85,7 @@ def _sweeps(certify: Certify, effort: Effort) -> Iterator[Found]:
     "gradient",
 )
 def _gradients(certify: Certify, effort: Effort) -> Iterator[Found]:
-    for rng, num, shape in problems(effort):
+    for rng, num, shape in _few(effort):
         thetas, alpha, beta, divisor = _factors(rng, num, shape)
         found = batched(certify)(thetas[:, -1], alpha, beta, divisor=divisor)
         yield Found(found, f"differentiated {shape}")
@@ -98,7 +99,7 @@ def _gradients(certify: Certify, effort: Effort) -> Iterator[Found]:
 )
 def _penalties(certify: Certify, effort: Effort) -> Iterator[Found]:
     certify = batched(certify)
-    for rng, num, shape in problems(effort):
+    for rng, num, shape in _few(effort):
         thetas, alpha, beta, divisor = _factors(rng, num, shape)
         last = thetas[:, -1]
         own = cheaply(jax.vmap(prior.resolvent))(last, alpha, beta, divisor)
