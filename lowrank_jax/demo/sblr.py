@@ -150,7 +150,7 @@ def section(demo: Demo) -> list[str]:
         "<h2>Matrices: weights that are an outer product</h2>",
         f"<p>{demo.about} Sparse bilinear logistic regression scores a matrix X by "
         "tr(U<sup>T</sup>XV): a weight for each row and for each column, many of them "
-        "exactly 0, in the place of one for each entry.</p>",
+        "exactly 0, instead of one for each entry.</p>",
         rows_table(demo.rows),
         picture(
             lambda figure: _draw_patterns(figure, demo),

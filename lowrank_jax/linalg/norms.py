@@ -10,7 +10,7 @@ __all__ = ["dot", "nonzero", "norm", "row_squares", "scaled_norm", "square"]
 
 
 def nonzero(values: jax.Array) -> jax.Array:
-    """Return the values with 1 in the place of each 0, to divide by."""
+    """Return the values, each 0 replaced by 1, as divisors."""
     return jnp.where(values == 0, jnp.ones_like(values), values)
 
 

@@ -3,7 +3,7 @@ r"""Lipschitz constants of the gradient of the logistic loss in one block.
 With one block fixed the scores are linear in the other and in the offsets: class c of
 matrix i scores :math:`\langle a_{ic}, (u_c, b_c)\rangle`,
 :math:`a_{ic} = (\operatorname{vec}(X_i V_c), 1)`. Three constants for the step size of
-that block, weights :math:`\omega_i` in the place of the papers' 1/n:
+that block, weights :math:`\omega_i` instead of the papers' 1/n:
 
 .. math:: \sqrt2\,m \sum_{ic} \omega_i (\|X_i V_c\|_F + 1)(\max_j \|X_i V_j\|_F + 1)
    \quad\text{(SBLR-L3.1, L6.1)}

@@ -172,7 +172,7 @@ def _make_empty(folder: pathlib.Path) -> pathlib.Path:
 
 
 def _take_place(part: pathlib.Path, folder: pathlib.Path, last: str) -> None:
-    """Put the complete new folder in the place of the old one."""
+    """Replace the old folder by the complete new one."""
     previous = previous_folder(folder)
     if folder.exists() and (part.parent == folder or not _move(folder, previous)):
         _copy_into(part, folder, last)

@@ -188,7 +188,7 @@ def _dual_run(
 
 
 def _watched(name: str, num_labels: int) -> Learner:
-    """Return a learner with exact numbers of its state in the place of `Info`."""
+    """Return a learner with exact numbers of its state instead of `Info`."""
     given: dict[str, Any] = {"averaging": "none", "dtype": jnp.float64}
     if name == "bol paper":
         given["divisor"] = "global"

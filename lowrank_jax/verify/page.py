@@ -174,7 +174,7 @@ def _draw_regret(figure: Any, curves: Curves) -> None:
 def _draw_duals(figure: Any, curves: Curves) -> None:
     fixed, best = figure.subplots(1, 2)
     for name, run in curves.duals.items():
-        if name == "bol paper":  # its map is not that of a conjugate
+        if name == "bol paper":  # its map is not the gradient of a conjugate
             continue
         rounds = np.arange(1, len(run.mistakes) + 1)
         fixed.plot(rounds, run.dual, color=_COLOURS[name], label=name)

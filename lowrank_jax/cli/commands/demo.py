@@ -167,7 +167,10 @@ def _table() -> "Callable[[Row], None]":
 
 
 def _regret_text(demo: "bol.Demo") -> str:
-    lines = ["", "Regret certificate (DR-B4): total loss over that of a fixed model"]
+    lines = [
+        "",
+        "Regret certificate (DR-B4): total loss minus the loss of a fixed model",
+    ]
     for regret in demo.regrets:
         observed, bound = regret.along.regret[-1], regret.along.certificate[-1]
         verdict = "holds" if observed <= bound else "DOES NOT HOLD"

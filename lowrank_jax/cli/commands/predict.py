@@ -51,7 +51,7 @@ def add_parser(commands: Any) -> None:
     add(
         "--json",
         metavar="FILE",
-        help="write the figures there; - prints them, in the place of the predictions "
+        help="write the figures there; - prints them, instead of the predictions "
         "if --out is not given",
     )
     matrices.add_keys(parser)

@@ -100,9 +100,7 @@ def add_parser(commands: Any) -> None:
     apply.add_argument(
         "--out", metavar="FILE", help="write the choices there, not to the terminal"
     )
-    _add_common(
-        apply, "- prints them, in the place of the choices if --out is not given"
-    )
+    _add_common(apply, "- prints them, instead of the choices if --out is not given")
     apply.set_defaults(run=run_apply)
 
 

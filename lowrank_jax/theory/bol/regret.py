@@ -12,7 +12,7 @@ sum needs :math:`F^*(\Theta_N)` alone: a run whose per-round numbers come from a
 power steps ends with the exact value and stays certified. If :math:`\sigma_1>\sigma_2`
 on every segment from :math:`\Theta_{t-1}` to :math:`\Theta_t`, then
 :math:`B_t \le \frac12 C^2\|\Delta\Phi^t\|_F^2/(1-\hat\sigma_2/\hat\sigma_1)` (DR-B2):
-the tight bound DR-B3. The paper has :math:`2l` in the place of :math:`\frac12`.
+the tight bound DR-B3. The paper has :math:`2l` instead of :math:`\frac12`.
 
 All regrets and bounds are sums over rounds, not means. Rounds without a mistake have
 :math:`\Delta\Phi = 0` and count nothing (errata of BOL-N3).
@@ -261,7 +261,7 @@ def sharpened_paper_bound(
     step_size: float | jax.Array,
     comparator_energy: float | jax.Array,
 ) -> Certificate:
-    r"""Compare regret and BOL-P4 with l/2 in the place of 2l: any U, see `paper_bound`.
+    r"""Compare regret and BOL-P4 with l/2 instead of 2l: any U, see `paper_bound`.
 
     Args:
       along: Result of `along_rounds` with the same `comparator_energy`.

@@ -271,7 +271,7 @@ def fista_certificate(
 ) -> Certificate:
     r"""Compare each iterate of FISTA with its guarantee.
 
-    Any w will do in the place of the minimiser, with the distance and the objective
+    Any w will do instead of the minimiser, with the distance and the objective
     taken there: the proof holds for every point.
 
     Args:

@@ -81,7 +81,7 @@ def start_certificate(params: Params, labelled: Labelled) -> Certificate:
     M\rangle`, :math:`M = \sum_i\omega_iy_iX_i`. Over U and V with orthonormal columns
     it is least where :math:`\langle UV^\top, M\rangle` is the sum of the r largest
     singular values of M, which +u and +v of M attain. The printed start has the mean
-    matrix without labels in the place of -M: right only if all labels are -1.
+    matrix without labels instead of -M: right only if all labels are -1.
 
     Args:
       params: U and V with orthonormal columns.

@@ -285,7 +285,7 @@ def runs(made: Problems, *, variant: str, steps: np.ndarray | None = None) -> Ru
     Args:
       made: The problems.
       variant: Variant of `dense.learner`.
-      steps: (b,) C, in the place of the C of the problems.
+      steps: (b,) C of each run. It replaces the C of the problems.
     """
     steps = made.steps if steps is None else steps
     found = _program(variant)(made.features, made.labels, steps)

@@ -1,7 +1,7 @@
 """Many small runs of Algorithm 2 side by side, and of what it is compared with.
 
 All problems have the same shape, so that each program compiles once: matrices with one
-column, or factors of rank one, have zeros in the place of what they lack.
+column, or factors of rank one, are filled up with zeros.
 """
 
 import functools

@@ -183,7 +183,7 @@ def _monotone(certify: Certify, effort: Effort) -> Iterator[Found]:
 )
 @proved(
     "SMM-Alg1",
-    "the average too, with ||G_{t+1} - G_t||^2 in the place of ||G_t||^2",
+    "the average too, with ||G_{t+1} - G_t||^2 instead of ||G_t||^2",
     splitting.splitting_certificate,
     "averaged iterate",
     kind="average",
