@@ -213,7 +213,7 @@ def test_choices_and_figures_do_not_share_a_place(cli, folder, tmp_path):
     done = cli(*given, "--out", place, "--json", "-")
     assert json.loads(done.out)["num_lists"] == len(place.read_text().splitlines())
     text = " ".join(cli("rerank", "apply", "--help").out.split())
-    assert "in the place of the choices if --out is not given" in text
+    assert "instead of the choices if --out is not given" in text
 
 
 def test_scores_that_are_not_finite_are_refused(cli, folder, tmp_path):
