@@ -125,3 +125,12 @@ def test_batched_and_streamed_bilinear_predictions_agree():
     )
     batch = labelling.predict_batch(bilinear, params, sequences)
     np.testing.assert_array_equal(stream, batch)
+
+
+def test_without_jit_a_run_is_the_same():
+    sequences = random_task(("0",), num_sentences=2, max_length=2)
+    learner, key = perceptron.learner(), jax.random.key(0)
+    _, fast = loops.train(learner, sequences, key=key, num_passes=1)
+    with jax.disable_jit():
+        _, slow = loops.train(learner, sequences, key=key, num_passes=1)
+    np.testing.assert_array_equal(fast.num_wrong, slow.num_wrong)
