@@ -10,11 +10,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.smm.learners import latent_svm, trigram_crf, trigram_perceptron
+from experiments.sblr.learners import sparse_newton
+from experiments.smm.learners import (
+    latent_svm,
+    stochastic,
+    tied,
+    trigram_crf,
+    trigram_perceptron,
+)
 from lowrank_jax import streams
 from lowrank_jax.batch import crf
-from lowrank_jax.batch.sblr import bcpd, fista, sparse_newton
-from lowrank_jax.batch.smm import fobos, smoothed, stochastic, tied
+from lowrank_jax.batch.sblr import bcpd, fista
+from lowrank_jax.batch.smm import fobos, smoothed
 from lowrank_jax.data import dense_task
 from lowrank_jax.data.bisymbols import Words
 from lowrank_jax.data.made.lists import reranking_task

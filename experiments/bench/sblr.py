@@ -27,11 +27,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.protocol import Experiment, Result, Say, Setup
+from experiments.sblr.learners import sparse_newton
 from experiments.sblr.table1 import matrices_of, stream_ratio
 from experiments.sblr.tasks import CHUNK
 from experiments.tables import markdown
 from lowrank_jax import data, loops
-from lowrank_jax.batch.sblr import fista, sparse_newton
+from lowrank_jax.batch.sblr import fista
 from lowrank_jax.estimators.classifier import selection
 from lowrank_jax.streams.matrices import Labelled, label_matrices
 from lowrank_jax.types import Learner

@@ -25,11 +25,11 @@ from jax import lax
 from experiments.intervals import Mean, mean_of
 from experiments.protocol import Experiment, Result, Say, Setup
 from experiments.smm import words
+from experiments.smm.learners import tied as tied_fobos
 from experiments.smm.words import Part, Split
 from experiments.tables import markdown
 from lowrank_jax import data
 from lowrank_jax.batch.smm import fobos
-from lowrank_jax.batch.smm import tied as tied_fobos
 from lowrank_jax.decode.lattice_paths import best_paths, paths_to_words
 from lowrank_jax.models import hankel, operators
 from lowrank_jax.streams.words import Lattice

@@ -12,12 +12,9 @@ if TYPE_CHECKING:
     from lowrank_jax.batch import crf as crf
     from lowrank_jax.batch.sblr import bcpd as bcpd
     from lowrank_jax.batch.sblr import fista as fista
-    from lowrank_jax.batch.sblr import sparse_newton as sparse_newton
     from lowrank_jax.batch.sblr import streamed as streamed
     from lowrank_jax.batch.smm import fobos as fobos
     from lowrank_jax.batch.smm import smoothed as smoothed
-    from lowrank_jax.batch.smm import stochastic as stochastic
-    from lowrank_jax.batch.smm import tied as tied
 
 __all__, __getattr__, __dir__ = lazy.attach(
     __name__,
@@ -27,9 +24,6 @@ __all__, __getattr__, __dir__ = lazy.attach(
         "fista": "sblr.fista",
         "fobos": "smm.fobos",
         "smoothed": "smm.smoothed",
-        "sparse_newton": "sblr.sparse_newton",
-        "stochastic": "smm.stochastic",
         "streamed": "sblr.streamed",
-        "tied": "smm.tied",
     },
 )

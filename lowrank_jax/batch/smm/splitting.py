@@ -1,8 +1,8 @@
 r"""Parts of forward-backward splitting that all learners of Hankel matrices share.
 
 A step goes down the loss and applies the proximal map of the penalty. The learners
-`fobos`, `tied`, `stochastic` and `smoothed` differ in the point, the step size and the
-data of the step.
+`fobos` and `smoothed`, and two learners of the experiments, differ in the point, the
+step size and the data of the step.
 """
 
 from collections.abc import Callable

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments.smm.learners import stochastic
 from lowrank_jax import streams
-from lowrank_jax.batch.smm import fobos, smoothed, stochastic
+from lowrank_jax.batch.smm import fobos, smoothed
 from lowrank_jax.batch.smm.hinge import hinge, hinge_loss, smoothed_hinge
 from lowrank_jax.batch.smm.penalties import lower_bound, proximal_step, warm_start
 from lowrank_jax.checks import InputError

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowrank_jax.batch.smm import fobos, smoothed, stochastic
+from experiments.smm.learners import stochastic
+from lowrank_jax.batch.smm import fobos, smoothed
 from lowrank_jax.batch.smm.penalties import lower_bound
 from lowrank_jax.checks import InputError
 from tests.batch.smm.test_fobos import loss_and_subgradient, svt, task

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments.sblr.learners import sparse_newton
 from lowrank_jax import loops, streams
-from lowrank_jax.batch.sblr import fista, sparse_newton
+from lowrank_jax.batch.sblr import fista
 from lowrank_jax.checks import InputError
 from lowrank_jax.models import logistic, matrix_logit
 

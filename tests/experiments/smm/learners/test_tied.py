@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from experiments.smm.learners import tied
 from lowrank_jax import loops, streams
-from lowrank_jax.batch.smm import tied
 from lowrank_jax.checks import InputError
 from lowrank_jax.linalg.ties import average_ties
 from lowrank_jax.models import hankel, operators

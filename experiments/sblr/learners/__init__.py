@@ -1,0 +1,1 @@
+"""Solvers of sparse logistic regression that nothing but a bench needs."""
