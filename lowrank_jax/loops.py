@@ -15,8 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lowrank_jax import checks, streams
+from lowrank_jax import checks
 from lowrank_jax.data.sequences import Sequences
+from lowrank_jax.streams import sentences
+from lowrank_jax.streams.whole import Whole
 from lowrank_jax.types import Learner, Stream
 
 __all__ = ["Pass", "converge", "order_of", "pass_order", "passes", "run", "train"]
@@ -37,7 +39,7 @@ def run(
       The final state and the trace, which is `Info` with each field stacked over
       rounds. The trace of a `streams.Whole` is the `Info` of its one iteration.
     """
-    if isinstance(stream, streams.Whole):  # no scan: a scan may copy the state
+    if isinstance(stream, Whole):  # no scan: a scan may copy the state
         return learner.update(state, stream.data)
 
     def round_of(state: Any, index: jax.Array) -> tuple[Any, Any]:
@@ -117,7 +119,7 @@ def passes(
     if every is not None:
         checks.whole(every=every)
     stream.check()
-    is_whole, size = isinstance(stream, streams.Whole), stream.num_examples
+    is_whole, size = isinstance(stream, Whole), stream.num_examples
     began = time.perf_counter()
     if state is None:
         key_start = key if is_whole else jax.random.split(key)[0]
@@ -168,7 +170,7 @@ def train(
       on_pass: Function called after each pass.
     """
     if isinstance(stream, Sequences):
-        stream = streams.sentences.stream(stream)
+        stream = sentences.stream(stream)
     traces = []
     for done in passes(learner, stream, key=key, num_passes=num_passes):
         traces.append(done.trace)

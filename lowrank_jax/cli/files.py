@@ -1,6 +1,7 @@
 """Where the commands read and write: data by name, targets checked beforehand."""
 
 import argparse
+import importlib
 import json
 import os
 import pathlib
@@ -64,9 +65,8 @@ def find_data(name: str, data_dir: str | None = None) -> str:
 
 def read_corpus(path: str, file_format: str) -> "Corpus":
     """Read a labelled corpus of one of `estimators.learners.FORMATS`."""
-    from lowrank_jax import data
-
-    return getattr(data, f"read_{file_format}")(path)
+    module = importlib.import_module(f"lowrank_jax.data.{file_format}")
+    return getattr(module, f"read_{file_format}")(path)
 
 
 def place_of_token(path: str, corpus: "Corpus", file_format: str, token: int) -> str:

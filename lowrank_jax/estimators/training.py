@@ -9,11 +9,12 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import numpy as np
 
-from lowrank_jax import loops, streams
+from lowrank_jax import loops
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.store import checkpoint
 from lowrank_jax.store.files import CHECKPOINT
+from lowrank_jax.streams.whole import Whole
 from lowrank_jax.types import Learner, Stream
 
 __all__ = ["Display", "Job", "Outcome", "Stop", "fingerprint", "run"]
@@ -56,7 +57,7 @@ class Job(NamedTuple):
     @property
     def is_batch(self) -> bool:
         """True if a pass is one iteration on all data."""
-        return isinstance(self.stream, streams.Whole)
+        return isinstance(self.stream, Whole)
 
 
 class Outcome(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.cli import settings
+from lowrank_jax.cli import options as reader
 from lowrank_jax.estimators import Reranker, Speller, Tagger, learners
 from lowrank_jax.models import bilinear, hankel, linear
 
@@ -23,7 +23,7 @@ ESTIMATORS = {"sentences": Tagger, "words": Speller, "lists": Reranker}
 
 def parse(name, texts):
     options = learners.options_of(learners.LEARNERS[name])
-    return settings.parse(texts, options, owner=name)
+    return reader.parse_settings(texts, options, owner=name)
 
 
 @pytest.mark.parametrize(("name", "spec"), EVERY)
@@ -32,7 +32,7 @@ def test_every_learner_is_as_the_registry_says(name, spec):
     assert {"State", "Info", "learner", "final_params"} <= set(module.__all__)
     has_features = spec.data == "sentences"
     assert not has_features or spec.orders in ("template", "both")
-    text = settings.describe_learner(name, spec)
+    text = reader.describe_learner(name, spec)
     for option in set(inspect.signature(module.learner).parameters) - set(spec.hidden):
         assert f"  {option} (default: " in text
     ESTIMATORS[spec.data](name).check()  # with the defaults
@@ -59,7 +59,7 @@ def test_values_are_read_by_the_types_of_the_signature():
 
 
 def test_further_types_are_read():
-    read = settings.parse_value
+    read = reader.parse_value
     assert read("none", int | None) is None
     assert read("3", int | None) == 3
     assert read("TRUE", bool) is True and read("0", bool) is False

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.cli import files, options, settings
+from lowrank_jax.cli import files, options
 from lowrank_jax.cli.fitting import fit_command
 from lowrank_jax.estimators.learners import RERANKERS
 
@@ -38,7 +38,7 @@ examples:
 
 
 def _describe(parsed: argparse.Namespace) -> str:
-    return settings.describe_learner(parsed.learner, RERANKERS[parsed.learner])
+    return options.describe_learner(parsed.learner, RERANKERS[parsed.learner])
 
 
 def add_parser(commands: Any) -> None:

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from lowrank_jax.cli import files, options, settings
+from lowrank_jax.cli import files, options
 from lowrank_jax.cli.fitting import System, fit_command
 from lowrank_jax.estimators.learners import FORMATS, LEARNERS
 
@@ -40,7 +40,7 @@ def _describe(parsed: argparse.Namespace) -> str:
     name = getattr(parsed, "learner", "")
     if name not in LEARNERS:
         return ""
-    return settings.describe_learner(name, LEARNERS[name])
+    return options.describe_learner(name, LEARNERS[name])
 
 
 def add_parser(commands: Any) -> None:

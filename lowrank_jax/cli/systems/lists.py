@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.cli import settings
 from lowrank_jax.cli.fitting import Run
+from lowrank_jax.cli.options import parse_settings
 from lowrank_jax.estimators import learners
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class CandidateLists:
 
         arguments, name = self.arguments, self.arguments.learner
         options = learners.options_of(learners.RERANKERS[name])
-        given = settings.parse(arguments.settings, options, owner=name)
+        given = parse_settings(arguments.settings, options, owner=name)
         self.estimator = Reranker(name, arguments.epochs, arguments.seed, **given)
         self.estimator.check()
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.cli import cross_validation, matrices, output, settings
+from lowrank_jax.cli import cross_validation, matrices, output
 from lowrank_jax.cli.fitting import Run
+from lowrank_jax.cli.options import describe_settings, parse_settings
 
 if TYPE_CHECKING:
     from lowrank_jax.data.matrices import Matrices
@@ -37,7 +38,7 @@ def describe() -> str:
     """Return the help on the settings."""
     from lowrank_jax.estimators import classifier
 
-    return settings.describe("settings", options(), [classifier.fit])
+    return describe_settings("settings", options(), [classifier.fit])
 
 
 class LabelledMatrices:
@@ -76,7 +77,7 @@ class LabelledMatrices:
     def prepare(self) -> None:
         """Read the settings, before anything is read."""
         texts = self.arguments.settings
-        self.settings = settings.parse(texts, options(), owner="fit")
+        self.settings = parse_settings(texts, options(), owner="fit")
         if self.arguments.rank is not None:
             self.settings["rank"] = self.arguments.rank
 

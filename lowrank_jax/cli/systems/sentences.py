@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.cli import files, output, settings
+from lowrank_jax.cli import files, output
 from lowrank_jax.cli.fitting import Run
+from lowrank_jax.cli.options import parse_settings
 from lowrank_jax.estimators import learners
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ class Sentences:
     def _given(self) -> dict[str, Any]:
         """Return the settings of ``--set``."""
         name, texts = self.arguments.learner, self.arguments.settings
-        return settings.parse(texts, learners.options_of(self.spec), owner=name)
+        return parse_settings(texts, learners.options_of(self.spec), owner=name)
 
     def _read(self, train_path: str, test_path: str | None) -> "Iterator[Corpus]":
         """Read training and test data, and yield each as it is read."""

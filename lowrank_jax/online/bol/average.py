@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lowrank_jax import linalg
 from lowrank_jax.linalg import max_tree
+from lowrank_jax.linalg.power_iteration import Subspace, leading_subspace
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online.bol import block as bol_block
 from lowrank_jax.online.bol import exact, paper_global
@@ -106,9 +106,9 @@ def _mean_blocks(
         start = bilinear.split(state.params.table[ids], labels).right
         start = start + bol_block.NUDGE * state.nudge[None]
 
-        Carry = tuple[jax.Array, jax.Array, linalg.Subspace]
+        Carry = tuple[jax.Array, jax.Array, Subspace]
 
-        def energy(found: linalg.Subspace) -> jax.Array:
+        def energy(found: Subspace) -> jax.Array:
             return (found.left * found.left).sum(axis=(1, 2))
 
         def goes_on(carry: Carry) -> jax.Array:
@@ -120,10 +120,10 @@ def _mean_blocks(
 
         def go(carry: Carry) -> Carry:
             step, _, found = carry
-            new = linalg.leading_subspace(mean, found.right, num_steps=4)
+            new = leading_subspace(mean, found.right, num_steps=4)
             return step + 4, energy(found), new
 
-        found = linalg.leading_subspace(mean, start, num_steps=4)
+        found = leading_subspace(mean, start, num_steps=4)
         begin = (jnp.array(4, jnp.int32), jnp.zeros_like(mean[:, 0, 0]), found)
         _, _, found = lax.while_loop(goes_on, go, begin)
         return columns.at[ids].set(bilinear.join(found.left, found.right))

@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lowrank_jax import linalg
 from lowrank_jax.decode import Scores
+from lowrank_jax.linalg import power_iteration
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import mistakes
 from lowrank_jax.types import Sentence
@@ -156,7 +156,7 @@ def map_blocks(
         rows = mapped.table.at[ids].get(mode="promise_in_bounds")
         old = bilinear.split(rows, labels)
         start = old.right + NUDGE * nudge[None]
-        new = linalg.leading_subspace(theta, start, num_steps=num_steps)
+        new = power_iteration.leading_subspace(theta, start, num_steps=num_steps)
         columns = bilinear.join(new.left, new.right)
         at = mapped.table.at[ids, labels:]
         table = at.set(columns, mode="promise_in_bounds")
