@@ -34,6 +34,7 @@ from lowrank_jax.certify import comparator
 from lowrank_jax.certify.regret import best_multiple
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.features import Encoder, read_template, with_orders
+from lowrank_jax.linalg.segments import remainder_bound
 from lowrank_jax.online import bol
 from lowrank_jax.online.bol import dense
 from lowrank_jax.theory.bol import regret
@@ -356,11 +357,8 @@ def _block_bounds(cut: jax.Array) -> jax.Array:
         before, push = pair
         sigma = jnp.linalg.svd(before, compute_uv=False)[0]
         after = jnp.linalg.svd(before + push, compute_uv=False)[0]
-        length = jnp.linalg.svd(push, compute_uv=False)[0]
         ratio = regret.segment_ratio(before, push)
-        quadratic = regret.curvature((push * push).sum(), ratio) / 2  # DR-B2
-        always = 2 * sigma * length + length * length / 2
-        bound = jnp.minimum(quadratic, always)
+        bound = remainder_bound(before, push)
         return jnp.stack([(after * after - sigma * sigma) / 2, bound, ratio])
 
     return lax.map(one, cut, batch_size=256).T

@@ -198,12 +198,29 @@ def _load(job: Job, path: pathlib.Path) -> tuple[Any, list[Any], dict[str, Any]]
             f"{job.num_passes}; ask for at least {num_done}."
         )
     first = job.stream.example(0)
-    like = jax.eval_shape(job.learner.init, jax.random.key(0), first)
+    like = _start_shapes(job, first)
     traces: list[Any] = []
     if job.keep_traces:
         traces = [_trace_shapes(job, like, first)] * num_done
-    (state, traces), record = checkpoint.load(path, (like, traces))
+    (state, traces), record = checkpoint.load(path, (like, traces), dropped=(".ratio",))
     return state, jax.tree.map(np.asarray, traces), record
+
+
+def _start_shapes(job: Job, first: Any) -> Any:
+    """Return the start of the run: its numbers, and of larger arrays the shapes."""
+    shapes, tree = jax.tree.flatten(
+        jax.eval_shape(job.learner.init, jax.random.key(0), first)
+    )
+    small = [i for i, shape in enumerate(shapes) if shape.shape == ()]
+
+    @jax.jit
+    def numbers(key: jax.Array, example: Any) -> list[Any]:
+        leaves = jax.tree.leaves(job.learner.init(key, example))
+        return [leaves[i] for i in small]
+
+    for i, number in zip(small, numbers(jax.random.key(0), first), strict=True):
+        shapes[i] = number
+    return jax.tree.unflatten(tree, shapes)
 
 
 def _trace_shapes(job: Job, state: Any, first: Any) -> Any:

@@ -68,6 +68,11 @@ def learner(
         )
     base = perceptron.learner(averaging=averaging, dtype=dtype)
 
+    def init(key: jax.Array, example: Sentence) -> State:
+        return base.init(key, example)._replace(
+            step_size=None
+        )  # each round has its own
+
     def update(state: State, example: Sentence) -> tuple[State, Info]:
         scores = linear.scores(state.params, example)
         sought = scores
@@ -102,4 +107,4 @@ def learner(
         num_rounds = state.num_rounds + 1
         return State(moved.params, moved.sums, conjugate, num_rounds), info
 
-    return Learner(base.init, update)
+    return Learner(init, update)

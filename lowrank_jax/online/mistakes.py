@@ -110,12 +110,19 @@ def margin(scores: Scores, sentence: Sentence, differences: Differences) -> jax.
     return lax.fori_loop(jnp.zeros_like(count), count, one, zero)
 
 
-def squared_norm(sentence: Sentence, differences: Differences) -> jax.Array:
+def squared_norm(
+    sentence: Sentence, differences: Differences, *, has_blocks: bool = True
+) -> jax.Array:
     r"""Return :math:`\|\Delta\Phi\|^2` as an exact int32.
 
     The inner product of two positions is the number of features they share times the
     inner product of their label differences, a sum of four comparisons. The sum over
     all pairs of positions is the squared norm, even if features repeat in the sentence.
+
+    Args:
+      sentence: Sentence of the round.
+      differences: Where its label pairs differ.
+      has_blocks: If false, first-order features are left out.
     """
     space = sentence.space
     window = sentence.labels.shape[0]
@@ -146,7 +153,7 @@ def squared_norm(sentence: Sentence, differences: Differences) -> jax.Array:
         products = jnp.zeros((window,), jnp.int32)
         if space.zero_order:
             products = products + unary * num_shared(here.ids, space.zero_order)
-        if space.first_order:
+        if space.first_order and has_blocks:
             products = products + pairs * num_shared(here.ids, space.first_order)
         if space.has_transitions:
             products = products + pairs

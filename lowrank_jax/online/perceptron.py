@@ -35,6 +35,7 @@ class State(NamedTuple):
     sums: linear.Params | None  # sum_t (t - 1) C dPhi_t, if the learner averages
     conjugate: jax.Array  # ()  F*(W_t)
     num_rounds: jax.Array  # () int32  t
+    step_size: jax.Array | None = None  # ()  C of the learner that made the state
 
 
 class Info(NamedTuple):
@@ -48,6 +49,8 @@ class Info(NamedTuple):
     conjugate: jax.Array  # ()  F*(Theta_t)
     bregman: jax.Array  # ()  B_t (DR-B4)
     predicted: jax.Array | None = None  # (window,) int32, if recorded
+    squared_norm: jax.Array | None = None  # () int32  ||dPhi_t||^2, if recorded
+    curvature: jax.Array | None = None  # ()  2 B_t / C^2: ||dPhi_t||^2, if recorded
 
 
 def learner(
@@ -57,7 +60,7 @@ def learner(
     record: tuple[str, ...] = (),
     dtype: jnp.dtype = jnp.float32,
 ) -> Learner:
-    """Build the pair ``(init, update)``; both are pure.
+    r"""Build the pair ``(init, update)``; both are pure.
 
     Args:
       step_size: :math:`C`, positive. May be traced. The predictions do not depend on
@@ -65,13 +68,15 @@ def learner(
       averaging: ``"dual"`` for the averaged perceptron, ``"none"`` for the last
         iterate.
       record: ``("predicted",)`` records the predicted labels of each round. `certify`
-        needs them to certify the run against any model. Static.
+        needs them to certify the run against any model. ``"squared_norm"`` records
+        :math:`\|\Delta\Phi^t\|^2`, and ``"curvature"`` the same number as the bound
+        on :math:`2B_t/C^2` of DR-B3, whose ratio is 0 here. Static.
       dtype: Type of the weights.
     """
     checks.positive(step_size=step_size)
     checks.choice(("dual", "none"), averaging=averaging)
     for name in record:
-        checks.choice(("predicted",), record=name)
+        checks.choice(("predicted", "squared_norm", "curvature"), record=name)
 
     def init(key: jax.Array, example: Sentence) -> State:
         del key  # nothing is random: the start is zero
@@ -80,6 +85,7 @@ def learner(
             sums=linear.zeros(example.space, dtype) if averaging == "dual" else None,
             conjugate=jnp.zeros((), dtype),
             num_rounds=jnp.zeros((), jnp.int32),
+            step_size=jnp.asarray(step_size, dtype),
         )
 
     def update(state: State, example: Sentence) -> tuple[State, Info]:
@@ -90,6 +96,9 @@ def learner(
         moved = move(state, example, scores, differences, step)
         is_mistake = differences.num_positions > 0
         conjugate = state.conjugate + moved.growth
+        square = None
+        if "squared_norm" in record or "curvature" in record:
+            square = mistakes.squared_norm(example, differences)
         info = Info(
             loss=jnp.where(is_mistake, jax.nn.relu(1 - moved.margin), 0),
             is_mistake=is_mistake,
@@ -99,9 +108,16 @@ def learner(
             conjugate=conjugate,
             bregman=moved.growth - step * moved.margin,  # DR-B4
             predicted=predicted if "predicted" in record else None,
+            squared_norm=square if "squared_norm" in record else None,
+            curvature=(
+                square.astype(dtype)
+                if square is not None and "curvature" in record
+                else None
+            ),
         )
         num_rounds = state.num_rounds + 1
-        return State(moved.params, moved.sums, conjugate, num_rounds), info
+        ended = State(moved.params, moved.sums, conjugate, num_rounds, state.step_size)
+        return ended, info
 
     return Learner(init, update)
 

@@ -40,12 +40,17 @@ def save(path: Path, state: Any, metadata: Mapping[str, Any]) -> None:
     write_arrays(path, arrays)
 
 
-def load(path: Path, like: Any) -> tuple[Any, dict[str, Any]]:
+def load(
+    path: Path, like: Any, *, dropped: tuple[str, ...] = ()
+) -> tuple[Any, dict[str, Any]]:
     """Read a state that `save` wrote.
 
     Args:
       path: Path of the file.
-      like: State of the same kind, or its shapes from `jax.eval_shape`.
+      like: State of the same kind, or its shapes from `jax.eval_shape`. A number
+        (an array of no axis) that the file lacks keeps the value that `like` has, so
+        a field added later does not make older files unreadable.
+      dropped: Ends of the names of leaves that the file may have and `like` lacks.
 
     Returns:
       The state, with the same bits, and the metadata.
@@ -58,11 +63,21 @@ def load(path: Path, like: Any) -> tuple[Any, dict[str, Any]]:
     names = text["leaves"]
     leaves = jax.tree_util.tree_leaves_with_path(like)
     wanted = [jax.tree_util.keystr(place) for place, _ in leaves]
-    if names != wanted:
-        odd = sorted(set(names) ^ set(wanted))
+    have, place_of = set(wanted), {name: i for i, name in enumerate(names)}
+    kept = [name for name in names if name in have or not name.endswith(dropped)]
+    values = dict(zip(wanted, (leaf for _, leaf in leaves), strict=True))
+    needed = [
+        name for name in wanted if name in place_of or not _has_number(values[name])
+    ]
+    if kept != needed:
+        odd = sorted(set(kept) ^ set(needed))
         raise _other_state(path, f"{', '.join(odd) or 'the order of the fields'}")
     restored = []
-    for i, (name, (_, leaf)) in enumerate(zip(names, leaves, strict=True)):
+    for name, leaf in values.items():
+        if name not in place_of:
+            restored.append(leaf)
+            continue
+        i = place_of[name]
         array, key = arrays[f"leaf_{i}"], text["keys"][i]
         if key is not None:
             restored.append(jax.random.wrap_key_data(jnp.asarray(array), impl=key))
@@ -90,6 +105,11 @@ def _read_text(path: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
             f"{_FORMAT}; train again from the start."
         )
     return text
+
+
+def _has_number(leaf: Any) -> bool:
+    """Return True for an array without axes, False for a shape or a larger array."""
+    return isinstance(leaf, jax.Array | np.ndarray) and leaf.ndim == 0
 
 
 def _is_key(leaf: Any) -> bool:

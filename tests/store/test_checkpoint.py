@@ -163,3 +163,20 @@ def test_a_kill_while_writing_leaves_the_earlier_file(tmp_path):
     assert checkpoint.read_metadata(path) == {"n": 1}
     checkpoint.save(path, {"a": jnp.ones(3)}, {"n": 2})  # over the remains
     assert os.listdir(tmp_path) == ["c.npz"]
+
+
+def test_a_number_that_the_file_lacks_keeps_its_value(tmp_path):
+    """A field added to a state, and one removed, leave older files readable."""
+    path = tmp_path / "state.npz"
+    table, ratio = jnp.arange(6.0).reshape(2, 3), jnp.zeros((4,))
+    checkpoint.save(path, {"count": jnp.ones(()), "ratio": ratio, "table": table}, {})
+    shape = jax.ShapeDtypeStruct((2, 3), table.dtype)
+    like = {"count": jnp.zeros(()), "step": jnp.asarray(0.5), "table": shape}
+    found, _ = checkpoint.load(path, like, dropped=("ratio']",))
+    assert (found["step"], found["count"]) == (0.5, 1)
+    np.testing.assert_array_equal(found["table"], table)
+    with pytest.raises(InputError, match="ratio"):
+        checkpoint.load(path, like)
+    like["step"] = jax.ShapeDtypeStruct((), table.dtype)
+    with pytest.raises(InputError, match="step"):
+        checkpoint.load(path, like, dropped=("ratio']",))

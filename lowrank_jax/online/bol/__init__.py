@@ -33,7 +33,7 @@ from lowrank_jax.linalg import max_tree
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import mistakes
 from lowrank_jax.online.bol import block as bol_block
-from lowrank_jax.online.bol import maps, paper, paper_global
+from lowrank_jax.online.bol import curvature, maps, paper, paper_global
 from lowrank_jax.online.bol.average import final_params
 from lowrank_jax.online.bol.state import State, variant_of
 from lowrank_jax.types import Learner, Sentence
@@ -43,7 +43,7 @@ __all__ = ["Info", "State", "final_params", "learner", "variant_of"]
 VARIANTS = ("block", "paper", "exact")
 AVERAGING = ("dual", "weights", "factors", "none")
 DIVISORS = ("block", "global")
-RECORDS = ("ratio", "predicted")
+RECORDS = ("ratio", "predicted", "squared_norm", "curvature")
 
 
 class Info(NamedTuple):
@@ -57,9 +57,11 @@ class Info(NamedTuple):
     conjugate: jax.Array  # ()  F*(Theta_t)
     bregman: jax.Array  # ()  B_t (DR-B4)
     sigma_1: jax.Array  # ()  "block": largest of a touched block; else of all Theta
-    ratio: jax.Array  # ()  sigma_{r+1} / sigma_r, same scope, if recorded, else nan
+    ratio: jax.Array | None  # ()  sigma_{r+1} / sigma_r, same scope, if recorded
     residual: jax.Array  # ()  largest move of a singular vector in the last step
     predicted: jax.Array | None = None  # (window,) int32, if recorded
+    squared_norm: jax.Array | None = None  # () int32  ||dPhi_t||^2, if recorded
+    curvature: jax.Array | None = None  # ()  2 B_t / C^2 at most (DR-B3), if recorded
 
 
 def learner(
@@ -103,7 +105,10 @@ def learner(
         and at the edge of stability, 2 is safe for every R. May be traced.
       record: ``"ratio"`` records sigma_2 / sigma_1 of each round, by an SVD.
         ``"predicted"`` records the predicted labels; `certify` needs them to certify
-        the run against any model. Static.
+        the run against any model. ``"squared_norm"`` and ``"curvature"`` record
+        :math:`\|\Delta\Phi^t\|^2` and the bound on :math:`2B_t/C^2` of DR-B3, by
+        SVDs along the segment of each touched block; the bound is for rank 1 of
+        ``"block"`` and a converged map (`num_power_steps` of 32 or so). Static.
       dtype: Type of the weights.
     """
     checks.choice(VARIANTS, variant=variant)
@@ -125,6 +130,11 @@ def learner(
             f"`rank` other than 1 needs variant='block', got rank={rank} with "
             f"variant={variant!r}."
         )
+    if "curvature" in record and (rank, variant) != (1, "block"):
+        raise checks.InputError(
+            "`record='curvature'` needs variant='block' with rank=1, got "
+            f"variant={variant!r} with rank={rank}."
+        )
     if averaging == "dual" and variant == "paper":
         raise checks.InputError(
             "`averaging='dual'` needs variant='block' or 'exact': the factors of "
@@ -140,7 +150,8 @@ def learner(
     def init(key: jax.Array, example: Sentence) -> State:
         prior = jnp.asarray(start, dtype)
         state = _start(key, example, variant, rank, averaging, divisor, prior)
-        return state._replace(start=prior if has_start else None)
+        step = jnp.asarray(step_size, dtype)
+        return state._replace(start=prior if has_start else None, step_size=step)
 
     def update(state: State, example: Sentence) -> tuple[State, Info]:
         scores = bilinear.scores(state.params, example)
@@ -206,6 +217,16 @@ def learner(
             ratio=seen.ratio,
             residual=seen.residual,
             predicted=predicted if "predicted" in record else None,
+            squared_norm=(
+                mistakes.squared_norm(example, differences)
+                if "squared_norm" in record
+                else None
+            ),
+            curvature=(
+                curvature.of_round(state, example, differences, step)
+                if "curvature" in record
+                else None
+            ),
         )
         return state, info
 

@@ -20,7 +20,7 @@ class Seen(NamedTuple):
 
     growth: jax.Array  # ()  of the first-order part of F*
     sigma_1: jax.Array  # ()
-    ratio: jax.Array  # ()
+    ratio: jax.Array | None  # ()  None if it is not recorded
     residual: jax.Array  # ()
 
 
@@ -56,7 +56,7 @@ def map_block(
     if sums is not None:
         sums = sums._replace(weights=mapped.weight_sums)
     state = state._replace(params=state.params._replace(table=mapped.table), sums=sums)
-    ratio = mapped.ratio if "ratio" in record else jnp.full_like(mapped.ratio, jnp.nan)
+    ratio = mapped.ratio if "ratio" in record else None
     return state, Seen(mapped.growth, mapped.sigma_1, ratio, mapped.residual)
 
 
@@ -95,9 +95,7 @@ def map_paper(
         sums = sums._replace(table=stepped.factor_sums)
     params = state.params._replace(table=stepped.table)
     state = state._replace(params=params, pair=stepped.pair, sums=sums)
-    ratio = stepped.ratio
-    if "ratio" not in record:
-        ratio = jnp.full_like(ratio, jnp.nan)
+    ratio = stepped.ratio if "ratio" in record else None
     return state, Seen(stepped.growth, stepped.sigma_1, ratio, stepped.residual)
 
 
@@ -147,9 +145,7 @@ def map_global(
     if sums is not None and stepped.factor_sums is not None:
         sums = sums._replace(table=stepped.factor_sums, scale=sums.scale + after)
     params = state.params._replace(table=stepped.table, scale=after * c_alpha * c_beta)
-    ratio = jnp.full_like(after, jnp.nan)
-    if "ratio" in record:
-        ratio = _global_ratio(state.blocks, sigma)
+    ratio = _global_ratio(state.blocks, sigma) if "ratio" in record else None
     seen = Seen((after**2 - before**2) / 2, after, ratio, residual)
     return state._replace(params=params, pair=pair, sums=sums), seen
 
@@ -173,9 +169,7 @@ def map_exact(
     if sums is not None and sums.blocks is None:
         rows = jnp.stack([state.block, block])
         sums = sums._replace(table=sums.table.at[rows, labels:].add(weight * change))
-    ratio = jnp.full_like(after, jnp.nan)
-    if "ratio" in record:
-        ratio = _global_ratio(state.blocks, sigma)
+    ratio = _global_ratio(state.blocks, sigma) if "ratio" in record else None
     params = state.params._replace(table=table)
     state = state._replace(params=params, sums=sums, sigma=sigma, block=block)
     seen = Seen((after**2 - before**2) / 2, after, ratio, jnp.zeros_like(after))

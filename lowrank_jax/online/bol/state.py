@@ -25,6 +25,7 @@ class State(NamedTuple):
     conjugate: jax.Array  # ()  F*(Theta_t) - F*(Theta_0), 0-order part included
     num_rounds: jax.Array  # () int32  t
     start: jax.Array | None = None  # ()  c_0 of Theta_0 = c_0 11', if it is not 0
+    step_size: jax.Array | None = None  # ()  C of the learner that made the state
 
 
 def variant_of(state: State) -> str:

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lowrank_jax.linalg.segments import curvature, segment_ratio
 from lowrank_jax.theory import certificate
 from lowrank_jax.theory.certificate import Certificate
 
@@ -143,69 +144,6 @@ def along_rounds(
         paper=energy / step + factor * spread,  # BOL-P4
         scale=losses + others,
     )
-
-
-def curvature(squared_norm: jax.Array, ratio: jax.Array) -> jax.Array:
-    r"""Return twice the bound on :math:`B_t` at C = 1 (DR-B2): infinite at a tie.
-
-    Args:
-      squared_norm: :math:`\|\Delta\Phi^t\|_F^2`.
-      ratio: Largest :math:`\sigma_2/\sigma_1` on the segment.
-    """
-    gap = 1 - ratio
-    is_tied = gap <= 32 * jnp.finfo(gap.dtype).eps
-    value = squared_norm / jnp.where(is_tied, jnp.ones_like(gap), gap)
-    return jnp.where(is_tied & (squared_norm > 0), jnp.inf, value)
-
-
-def segment_ratio(
-    theta: jax.Array, push: jax.Array, *, num_cells: int = 6
-) -> jax.Array:
-    r"""Bound :math:`\sigma_2/\sigma_1` on the segment from Theta to Theta + push.
-
-    The bound is from above and exact up to the square of the cells' length: the ratio
-    plus 1 is :math:`\|\cdot\|_{k(2)}/\sigma_1`, both convex along the segment; in a
-    cell the chord lies above the one, two tangents below the other, and the quotient
-    of linear functions is largest at an end of a piece.
-
-    From :math:`\Theta = 0` the conjugate is quadratic along the segment and its
-    remainder :math:`\frac12\sigma_1(E)^2 \le \frac12\|E\|_F^2`: counted as ratio 0.
-
-    Args:
-      theta: (m, n).
-      push: (m, n).
-      num_cells: Pieces of the segment. Static.
-
-    Returns:
-      In [0, 1]; 1 where a tie, or the zero matrix, cannot be ruled out.
-    """
-    if min(theta.shape) == 1:
-        return jnp.zeros((), theta.dtype)
-    dtype = theta.dtype
-    at = jnp.linspace(0, 1, num_cells + 1).astype(dtype)
-    points = theta[None] + at[:, None, None] * push[None]
-    u, sigma, vt = jnp.linalg.svd(points, full_matrices=False)
-    top, pair = sigma[:, 0], sigma[:, 0] + sigma[:, 1]
-    slope = jnp.einsum("im,mn,in->i", u[:, :, 0], push, vt[:, 0])
-    width = jnp.asarray(1 / num_cells, dtype)
-    left, right = slope[:-1], slope[1:]
-    # The two tangents to sigma_1 meet at this share of the cell.
-    fall = top[1:] - top[:-1] - right * width
-    bend = (left - right) * width
-    share = jnp.clip(fall / jnp.where(bend < 0, bend, -1), 0, 1)
-    lowest = jnp.maximum(
-        top[:-1] + share * width * left, top[1:] - (1 - share) * width * right
-    )
-    chord = (1 - share) * pair[:-1] + share * pair[1:]
-    over = jnp.concatenate([pair, chord])
-    under = jnp.concatenate([top, lowest])
-    # Below rounding nothing is known.
-    tiny = 16 * jnp.finfo(dtype).eps * top.max()
-    quotients = over / jnp.where(under > tiny, under, 1)
-    ratios = jnp.where(under > tiny, quotients - 1, 1)
-    is_start = (theta == 0).all()
-    largest = jnp.clip(ratios.max(), 0, 1)
-    return jnp.where(is_start | (push == 0).all(), jnp.zeros((), dtype), largest)
 
 
 def within_certificate(along: AlongRounds) -> Certificate:
