@@ -38,6 +38,7 @@ __all__ = [
     "Rows",
     "join",
     "positions",
+    "random",
     "rank_of",
     "scores",
     "split",
@@ -91,6 +92,35 @@ def zeros(space: Space, rank: int, dtype: jnp.dtype) -> Params:
         ),
         scale=jnp.ones((), dtype),
     )
+
+
+def random(
+    key: jax.Array,
+    space: Space,
+    rank: int,
+    dtype: jnp.dtype = jnp.float32,
+    *,
+    spread: float | jax.Array = 0.1,
+) -> Params:
+    """Return a model with normal factors, for learning by gradients.
+
+    The zero model is a stationary point of the factors, so a gradient never leaves it.
+    Weights on single labels and label transitions are 0.
+
+    Args:
+      key: Random key.
+      space: Sizes of the feature space.
+      rank: Rank of the blocks.
+      dtype: Type of the weights.
+      spread: Standard deviation of an entry of alpha and beta. May be traced.
+    """
+    labels, params = space.num_labels, zeros(space, rank, dtype)
+    keys = jax.random.split(key)
+    shape = (space.num_features, rank)
+    left = jax.random.normal(keys[0], (*shape, labels), dtype)
+    right = jax.random.normal(keys[1], (*shape, labels + 1), dtype)
+    columns = jnp.asarray(spread, dtype) * join(left, right)
+    return params._replace(table=params.table.at[:-1, labels:].set(columns))
 
 
 def split(rows: jax.Array, num_labels: int) -> Rows:
@@ -162,19 +192,12 @@ def with_transitions(params: Params, unary: jax.Array, pairwise: jax.Array) -> S
 
 
 def scores(params: Params, sentence: Sentence) -> Scores:
-    """Score all labels and label pairs of one sentence.
+    """Score all labels and label pairs of one sentence. Differentiable in `params`.
 
     `pairwise` has `stride` columns; decoders ignore those beyond S + 1.
     """
-    space = sentence.space
-    labels, each = space.num_labels, stride(space.num_labels)
-    window, dtype = sentence.feature_ids.shape[0], params.table.dtype
 
-    def group(ids: jax.Array) -> Scores:
-        return with_transitions(params, *positions(params, ids, space))
+    def group(params: Params, ids: jax.Array) -> Scores:
+        return with_transitions(params, *positions(params, ids, sentence.space))
 
-    buffers = Scores(
-        jnp.zeros((window, labels), dtype),
-        jnp.zeros((window, labels, each), dtype),
-    )
-    return sentences.fill(sentence, group, buffers)
+    return sentences.fill(group, params, sentence.feature_ids, sentence.length)

@@ -6,8 +6,9 @@ time, up to the true number of rows: a round costs what the list has of features
 entries, whatever the corpus and the number of all features.
 """
 
+import functools
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +29,7 @@ __all__ = [
 
 _PAIR_ROWS = 8  # rows of a difference at a time: most candidates have few entries
 Carry = TypeVar("Carry")
+Params = TypeVar("Params")
 
 
 class Pair(NamedTuple):
@@ -41,24 +43,43 @@ class Pair(NamedTuple):
 
 
 def scores(
-    weights: Callable[[jax.Array], jax.Array], example: Candidates, dtype: jnp.dtype
+    weights: Callable[[Params, jax.Array], jax.Array],
+    params: Params,
+    example: Candidates,
+    dtype: jnp.dtype,
 ) -> jax.Array:
     """Return the score of each candidate; -inf where there is none.
 
+    Differentiable with respect to `params` and `example.values`.
+
     Args:
-      weights: Function from ids (FEATURES,), in 0..V, to their weights, the same shape;
-        what it gives for id V does not matter.
+      weights: Function from params and ids (FEATURES,), in 0..V, to the weights of the
+        ids, the same shape. What it gives for id V does not matter. It must not hold
+        traced values.
+      params: Parameters of the model, a pytree of real arrays.
       example: Candidate list.
       dtype: Type of the scores.
 
     Returns:
       (max_candidates,).
     """
+    total = _totals(weights, jnp.dtype(dtype), params, example)
+    return jnp.where(_is_there(example), total, -jnp.inf)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
+def _totals(
+    weights: Callable[[Params, jax.Array], jax.Array],
+    dtype: jnp.dtype,
+    params: Params,
+    example: Candidates,
+) -> jax.Array:
+    """Return the score of each candidate, 0 where there is none."""
     max_candidates = example.quality.shape[0]
     first = example.row_offsets[0]
     end = example.row_offsets[example.num_candidates]
     num_steps = (end - first + (ROWS - 1)) // ROWS
-    table = _feature_weights(weights, example, dtype)
+    table = _feature_weights(functools.partial(weights, params), example, dtype)
 
     def step(j: jax.Array, total: jax.Array) -> jax.Array:
         row = first + j * ROWS
@@ -70,8 +91,38 @@ def scores(
         return total.at[owner].add(sums, mode="drop")
 
     zeros = jnp.zeros((max_candidates,), dtype)
-    total = lax.fori_loop(jnp.zeros_like(num_steps), num_steps, step, zeros)
-    return jnp.where(_is_there(example), total, -jnp.inf)
+    return lax.fori_loop(jnp.zeros_like(num_steps), num_steps, step, zeros)
+
+
+@_totals.defjvp
+def _totals_jvp(
+    weights: Callable[[Params, jax.Array], jax.Array],
+    dtype: jnp.dtype,
+    primals: Any,
+    tangents: Any,
+) -> tuple[jax.Array, jax.Array]:
+    """Differentiate all rows at once: a loop to a traced end has no transpose."""
+    params, example = primals
+    max_candidates = example.quality.shape[0]
+    start, stop = example.feature_bounds
+    place = start + jnp.arange(example.max_distinct, dtype=jnp.int32)
+    ids = example.features.at[place].get(mode="clip")
+    is_feature = (place > start) & (place < stop)  # the first is V: it weighs 0
+    row = example.row_offsets[0] + jnp.arange(example.max_rows, dtype=jnp.int32)
+    is_inside = row < example.row_offsets[example.num_candidates]
+    owner = example.owner.at[row].get(mode="clip")
+    owner = jnp.where(is_inside, owner, max_candidates)
+    places = example.places.at[row].get(mode="clip")
+
+    def whole(params: Params, values: jax.Array) -> jax.Array:
+        values = values.at[row].get(mode="clip").astype(dtype)
+        table = jnp.where(is_feature, weights(params, ids), 0)
+        sums = (table.at[places].get(mode="clip") * values).sum(axis=1)
+        return jnp.zeros((max_candidates,), dtype).at[owner].add(sums, mode="drop")
+
+    given = (params, example.values), (tangents[0], tangents[1].values)
+    _, moved = jax.jvp(whole, *given)
+    return _totals(weights, dtype, params, example), moved
 
 
 def linear_scores(
@@ -80,9 +131,7 @@ def linear_scores(
     """Return `scores` of a linear model, a table of weights (V + 1,)."""
     dtype = weights.dtype if dtype is None else dtype
     return scores(
-        lambda ids: read(weights, ids).astype(dtype),
-        example,
-        dtype,
+        lambda weights, ids: read(weights, ids).astype(dtype), weights, example, dtype
     )
 
 
@@ -150,7 +199,7 @@ def margin_of(
     """Return the margin of a pair by other weights than those it was chosen by.
 
     Args:
-      weights: Function as in `scores`, of ids (rows, width).
+      weights: Function from ids (rows, width), in 0..V, to their weights.
       example: Candidate list.
       pair: Pair from `choose`; without a mistake the margin is 0.
       dtype: Type of the margin.

@@ -89,16 +89,11 @@ def with_transitions(
 
 
 def scores(params: Params, sentence: Sentence) -> Scores:
-    """Score all labels and label pairs of one sentence."""
-    space = sentence.space
-    window, labels = sentence.feature_ids.shape[0], space.num_labels
-    dtype = next(part for part in params if part is not None).dtype
-    pairs = None
-    if params.first is not None:
-        pairs = jnp.zeros((window, labels, labels + 1), dtype)
-    unary, pairwise = sentences.fill(
-        sentence,
-        lambda ids: positions(params, ids, space),
-        (jnp.zeros((window, labels), dtype), pairs),
+    """Score all labels and label pairs of one sentence. Differentiable in `params`."""
+    found = sentences.fill(
+        lambda params, ids: positions(params, ids, sentence.space),
+        params,
+        sentence.feature_ids,
+        sentence.length,
     )
-    return with_transitions(params, unary, pairwise)
+    return with_transitions(params, *found)

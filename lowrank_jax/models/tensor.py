@@ -182,7 +182,10 @@ def scores(params: Params, example: Candidates) -> jax.Array:
     """
     sizes = tuple(factor.shape[1] for factor in params)
     return candidates.scores(
-        lambda cells: weights(params, cells, sizes), example, params[0].dtype
+        lambda params, cells: weights(params, cells, sizes),
+        params,
+        example,
+        params[0].dtype,
     )
 
 

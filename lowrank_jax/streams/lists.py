@@ -49,6 +49,7 @@ class Candidates:
       quality: (max_candidates,); NaN where it is not known.
       num_candidates: () int32, at least 1.
       max_distinct: Features of the list that has most, V among them. Static.
+      max_rows: Rows of the list that has most. Static.
       num_features: Number of features V. Static.
     """
 
@@ -61,6 +62,7 @@ class Candidates:
     quality: jax.Array
     num_candidates: jax.Array
     max_distinct: int = dataclasses.field(metadata={"static": True})
+    max_rows: int = dataclasses.field(metadata={"static": True})
     num_features: int = dataclasses.field(metadata={"static": True})
 
 
@@ -84,6 +86,7 @@ class Stream:
       counts: (num_lists,) int32, its candidates.
       max_candidates: Candidates of the list that has most. Static.
       max_distinct: Features of the list that has most, V among them. Static.
+      max_rows: Rows of the list that has most. Static.
       num_features: Number of features V. Static.
     """
 
@@ -98,6 +101,7 @@ class Stream:
     counts: jax.Array
     max_candidates: int = dataclasses.field(metadata={"static": True})
     max_distinct: int = dataclasses.field(metadata={"static": True})
+    max_rows: int = dataclasses.field(metadata={"static": True})
     num_features: int = dataclasses.field(metadata={"static": True})
 
     @property
@@ -119,6 +123,7 @@ class Stream:
             quality=lax.dynamic_slice_in_dim(self.quality, first, size),
             num_candidates=self.counts[index],
             max_distinct=self.max_distinct,
+            max_rows=self.max_rows,
             num_features=self.num_features,
         )
 
@@ -192,6 +197,7 @@ def stream(lists: Lists, *, width: int = WIDTH) -> Stream:
         counts=jnp.asarray(counts, jnp.int32),
         max_candidates=max_candidates,
         max_distinct=max_distinct,
+        max_rows=int(np.diff(row_offsets[of_lists]).max(initial=1)),
         num_features=lists.num_features,
     )
 

@@ -8,8 +8,9 @@ the overhead of many small operations, the whole window at once pays for padding
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +26,7 @@ __all__ = ["POSITIONS", "Stream", "add_window", "fill", "stream", "window_of"]
 POSITIONS = 8  # 16 costs 30 % more on ragged sentences of 24 tokens, 4 no less
 
 Buffers = TypeVar("Buffers")
+Params = TypeVar("Params")
 
 
 @jax.tree_util.register_dataclass
@@ -145,29 +147,62 @@ def window_of(max_length: int) -> int:
     return max(1, -(-max_length // POSITIONS)) * POSITIONS
 
 
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def fill(
-    sentence: Sentence,
-    score: Callable[[jax.Array], Buffers],
-    buffers: Buffers,
+    score: Callable[[Params, jax.Array], Buffers],
+    params: Params,
+    ids: jax.Array,
+    length: jax.Array,
 ) -> Buffers:
-    """Write `score(ids)` of each group of positions into `buffers`.
+    """Return `score(params, ids)` of a sentence, a group of positions at a time.
+
+    Differentiable with respect to `params`, forward and backward. The derivative works
+    on the whole window at once: a loop up to a traced length has no transpose.
 
     Args:
-      sentence: Sentence whose window is a multiple of `POSITIONS` (see `window_of`).
-      score: Function from ids (POSITIONS, num_templates) to arrays of leading axis
-        POSITIONS, the same structure as `buffers`.
-      buffers: Arrays of leading axis `window`; rows beyond the length are left alone
-        or overwritten with the scores of padding.
+      score: Function from params and ids (POSITIONS, num_templates) to arrays of
+        leading axis POSITIONS. It must not hold traced values.
+      params: Parameters of the model, a pytree of real arrays.
+      ids: (window, num_templates) int32; the window is a multiple of `POSITIONS` (see
+        `window_of`).
+      length: () int32, number of tokens.
+
+    Returns:
+      Arrays of leading axis `window`. Rows beyond the length are 0 or hold the scores
+      of padding.
     """
-    num_steps = (sentence.length + POSITIONS - 1) // POSITIONS
+    num_steps = (length + POSITIONS - 1) // POSITIONS
+    group = jax.ShapeDtypeStruct((POSITIONS, *ids.shape[1:]), ids.dtype)
+    buffers = jax.tree.map(
+        lambda part: jnp.zeros((ids.shape[0], *part.shape[1:]), part.dtype),
+        jax.eval_shape(score, params, group),
+    )
 
     def step(j: jax.Array, filled: Buffers) -> Buffers:
         first = j * POSITIONS
-        ids = lax.dynamic_slice_in_dim(sentence.feature_ids, first, POSITIONS)
+        here = lax.dynamic_slice_in_dim(ids, first, POSITIONS)
         return jax.tree.map(
             lambda whole, part: lax.dynamic_update_slice_in_dim(whole, part, first, 0),
             filled,
-            score(ids),
+            score(params, here),
         )
 
     return lax.fori_loop(jnp.zeros_like(num_steps), num_steps, step, buffers)
+
+
+@fill.defjvp
+def _fill_jvp(
+    score: Callable[[Params, jax.Array], Buffers], primals: Any, tangents: Any
+) -> tuple[Buffers, Buffers]:
+    params, ids, length = primals
+    end = (length + POSITIONS - 1) // POSITIONS * POSITIONS
+    is_filled = jnp.arange(ids.shape[0], dtype=jnp.int32) < end
+
+    def whole(params: Params) -> Buffers:
+        def keep(part: jax.Array) -> jax.Array:
+            return jnp.where(is_filled.reshape(-1, *(1,) * (part.ndim - 1)), part, 0)
+
+        return jax.tree.map(keep, score(params, ids))
+
+    _, moved = jax.jvp(whole, (params,), (tangents[0],))
+    return fill(score, params, ids, length), moved

@@ -1,11 +1,18 @@
 """Scores of a sentence against a plain sum over features (BOL-Eq2, Eq5, X1)."""
 
+import dataclasses
+import functools
+
+import chex
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.test_util import check_grads
 
 from lowrank_jax import streams
-from lowrank_jax.models import bilinear, linear
+from lowrank_jax.data.made.lists import reranking_task
+from lowrank_jax.models import bilinear, candidates, linear, tensor
 from lowrank_jax.streams import sentences
 from tests.online.tasks import random_task
 
@@ -102,3 +109,84 @@ def test_a_window_holds_its_sentence_in_whole_groups():
         assert window >= length
         assert window % sentences.POSITIONS == 0
         assert window - length < sentences.POSITIONS
+
+
+def random_linear(space, rng):
+    return jax.tree.map(
+        lambda part: jnp.asarray(rng.normal(size=part.shape)),
+        linear.zeros(space, jnp.float64),
+    )
+
+
+def random_bilinear(space, rng):
+    drawn = bilinear.random(jax.random.key(1), space, 2, jnp.float64, spread=1.0)
+    return jax.tree.map(lambda part: part + 0.3 * rng.normal(size=part.shape), drawn)
+
+
+@pytest.mark.parametrize("length", [None, 3])
+@pytest.mark.parametrize("make", [random_linear, random_bilinear])
+def test_gradients_of_scores_equal_finite_differences(make, length):
+    """Backward, forward, backward twice; a mask keeps what is scored of padding."""
+    sequences = random_task(("01", "0", "1"), has_transitions=True, max_length=18)
+    longest = int(np.diff(sequences.offsets).argmax())
+    sentence = streams.sentences.stream(sequences).example(longest)
+    if length is not None:  # some groups of the window are not scored
+        sentence = dataclasses.replace(sentence, length=jnp.asarray(length, jnp.int32))
+    model = linear if make is random_linear else bilinear
+    rng = np.random.default_rng(2)
+    params = make(sequences.space, rng)
+    assert sentence.labels.shape[0] > 8 + sentences.POSITIONS
+    shapes = jax.eval_shape(model.scores, params, sentence)
+    coefficients = jax.tree.map(
+        lambda part: jnp.asarray(rng.normal(size=part.shape)), shapes
+    )
+
+    def number(params):
+        found = model.scores(params, sentence)
+        parts = jax.tree.map(
+            lambda c, part: (c * jnp.sin(part)).sum(), coefficients, found
+        )
+        return sum(jax.tree.leaves(parts))
+
+    order = 1 if length is None else 2  # the second takes long to compile
+    check_grads(jax.jit(number), (params,), order=order, rtol=1e-6, atol=1e-6, eps=1e-5)
+    forward = jax.jacfwd(number)(params)
+    chex.assert_trees_all_close(jax.grad(number)(params), forward, rtol=1e-10)
+
+
+def test_gradients_of_candidate_scores_equal_finite_differences():
+    lists, _, _ = reranking_task(6, 1, seed=0, sizes=(4, 5), num_active=(2, 12))
+    corpus = streams.lists.stream(lists, width=4)  # lists of several rows
+    table = jnp.asarray(np.random.default_rng(0).normal(size=corpus.num_features + 1))
+    factors = tensor.random(jax.random.key(0), tensor.Shape((4, 5), 2), jnp.float64)
+
+    def number(score, index, params):
+        found = score(jax.tree.map(jnp.asarray, params), corpus.example(index))
+        weights = jnp.arange(1, found.size + 1, dtype=found.dtype)
+        is_there = jnp.isfinite(found)
+        return (weights * jnp.sin(jnp.where(is_there, found, 0))).sum()
+
+    for score, params in ((candidates.linear_scores, table), (tensor.scores, factors)):
+        of = functools.partial(number, score)
+        each = [jax.grad(of, argnums=1)(i, params) for i in range(lists.num_lists)]
+        for i in (0, 3, 5):
+            check_grads(
+                functools.partial(of, i), (params,), order=2, rtol=1e-6, eps=1e-5
+            )
+        rounds = jnp.arange(lists.num_lists, dtype=jnp.int32)
+        many = jax.jit(jax.vmap(jax.grad(of, argnums=1), in_axes=(0, None)))
+        for i, one in enumerate(each):
+            together = jax.tree.map(lambda part, i=i: part[i], many(rounds, params))
+            chex.assert_trees_all_close(together, one, rtol=1e-10, atol=1e-12)
+
+
+def test_random_bilinear_model_has_the_shape_of_the_zero_model_and_leaves_row_k_zero():
+    space = random_task(("01", "0", "1"), has_transitions=True).space
+    drawn = bilinear.random(jax.random.key(0), space, 2, spread=0.5)
+    chex.assert_trees_all_equal_shapes_and_dtypes(
+        drawn, bilinear.zeros(space, 2, jnp.float32)
+    )
+    rows = bilinear.split(drawn.table, space.num_labels)
+    assert not np.asarray(drawn.table[-1]).any() and not np.asarray(rows.zero).any()
+    for factor in (rows.left[:-1], rows.right[:-1]):
+        assert 0.3 < float(factor.std()) < 0.7
