@@ -3,14 +3,15 @@
 import collections
 import dataclasses
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
 
-__all__ = ["Corpus", "corpus_of", "encode", "split_fraction"]
+__all__ = ["Bags", "Corpus", "corpus_of", "encode", "split_fraction"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,40 +99,93 @@ class Corpus:
         )
 
 
-def corpus_of(
-    sentences: Corpus | Sequence[Sequence[str | tuple[str, ...]]],
-    labels: Sequence[Sequence[str]] | None = None,
-) -> Corpus:
+class Bags(Corpus):
+    """A corpus whose one column holds the features of each token.
+
+    An entry of the column is a list or a set of feature strings, or a dict from name to
+    value. `features.attributes` says what a dict means.
+    """
+
+
+def corpus_of(sentences: Any, labels: Any = None) -> Corpus:
     """Return sentences of tokens as a corpus.
 
     Args:
-      sentences: Corpus, or one sequence of tokens per sentence. A token is a string or
-        a tuple of strings, one per column.
-      labels: One sequence of labels per sentence, or None.
+      sentences: Corpus, or one sequence of tokens per sentence. A token is a string, a
+        tuple of strings (one per column), a list or set of feature strings, or a dict
+        of features. Lists, sets and dicts make `Bags`.
+      labels: One sequence of labels per sentence, a flat array of all labels, a pair
+        ``(array, offsets)``, or None.
 
     Raises:
-      InputError: If tokens have different numbers of columns, or the labels do not fit
-        the sentences.
+      InputError: If tokens are of different kinds, or the labels do not fit the
+        sentences.
     """
     if not isinstance(sentences, Corpus):
-        tokens = [
-            (t,) if isinstance(t, str) else tuple(t) for s in sentences for t in s
-        ]
-        num_columns = len(tokens[0]) if tokens else 1
-        if any(len(token) != num_columns for token in tokens):
-            raise InputError("`X` must have equally many columns for all tokens.")
-        columns = zip(*tokens, strict=True) if tokens else [()]
-        offsets = np.cumsum([0, *map(len, sentences)])
-        sentences = Corpus(tuple(map(_strings, columns)), None, offsets, "`X`")
+        sentences = _corpus(list(sentences))
     if labels is None:
         return sentences
-    if [len(part) for part in labels] != sentences.lengths.tolist():
+    flat = isinstance(labels, np.ndarray) and labels.dtype.kind in "US"
+    if isinstance(labels, np.ndarray) and labels.dtype == object:
+        flat = all(isinstance(label, str) for label in labels[:1])
+    if isinstance(labels, tuple) and len(labels) == 2 and _is_offsets(labels[1]):
+        labels, offsets = labels
+        is_right = np.array_equal(offsets, sentences.offsets)
+        is_right &= len(labels) == sentences.num_tokens
+        flat = True
+    elif flat:
+        is_right = len(labels) == sentences.num_tokens
+    else:
+        is_right = [len(part) for part in labels] == sentences.lengths.tolist()
+    if not is_right:
         raise InputError(
             f"`y` must have one label per token of the {sentences.num_sentences} "
             f"sentences of {sentences.source}."
         )
-    flat = _strings(itertools.chain.from_iterable(labels))
-    return dataclasses.replace(sentences, labels=flat)
+    names = _objects(labels if flat else itertools.chain.from_iterable(labels))
+    for kind in set(map(type, names.tolist())):
+        if not issubclass(kind, str):
+            wrong = next(name for name in names.tolist() if type(name) is kind)
+            raise InputError(f"`y` must hold strings, got {wrong!r}.")
+    return dataclasses.replace(sentences, labels=names)
+
+
+def _corpus(sentences: list[Any]) -> Corpus:
+    """Lay the tokens of sentences end to end."""
+    for number, sentence in enumerate(sentences):
+        if isinstance(sentence, Mapping):
+            raise InputError(
+                f"`X` must be a list of sentences, each a list of tokens, got "
+                f"{sentence!r:.40} as sentence {number}; put it into a list."
+            )
+    offsets = np.cumsum([0, *map(len, sentences)])
+    tokens = list(itertools.chain.from_iterable(sentences))
+    kinds = {_kind(kind) for kind in set(map(type, tokens))} or {"columns"}
+    if len(kinds) > 1 or None in kinds:
+        first = _kind(type(tokens[0])) or "no kind"
+        wrong = next(t for t in tokens if _kind(type(t)) != first)
+        raise InputError(
+            "`X` must have tokens of one kind: strings or tuples of columns, lists of "
+            f"feature strings, or dicts; got {wrong!r:.60}."
+        )
+    if kinds == {"bag"}:
+        return Bags((_objects(tokens),), None, offsets, "`X`")
+    rows = [(t,) if isinstance(t, str) else t for t in tokens]
+    if len(set(map(len, rows))) > 1:
+        raise InputError("`X` must have equally many columns for all tokens.")
+    columns = zip(*rows, strict=True) if rows else [()]
+    return Corpus(tuple(map(_objects, columns)), None, offsets, "`X`")
+
+
+def _kind(kind: type) -> str | None:
+    """Return which of two kinds of tokens a type is, None if neither."""
+    if issubclass(kind, str | tuple):
+        return "columns"
+    return "bag" if issubclass(kind, list | set | frozenset | Mapping) else None
+
+
+def _is_offsets(values: Any) -> bool:
+    return np.ndim(values) == 1 and np.asarray(values).dtype.kind in "iu"
 
 
 def split_fraction(corpus: Corpus, fraction: float, seed: int) -> Corpus:
@@ -179,8 +233,6 @@ def encode(strings: Iterable[str] | np.ndarray) -> tuple[np.ndarray, list[str]]:
     return codes, list(table)
 
 
-def _strings(values: Iterable[str]) -> np.ndarray:
-    found = list(values)
-    array = np.empty(len(found), dtype=object)
-    array[:] = found
-    return array
+def _objects(values: Iterable[Any]) -> np.ndarray:
+    found = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    return np.fromiter(found, object, len(found))

@@ -47,6 +47,16 @@ class Estimator:
         self.hyperparameters = dict(self.hyperparameters) | others
         return self
 
+    def __sklearn_tags__(self) -> Any:
+        """Return the tags that scikit-learn asks for; only scikit-learn calls this."""
+        from sklearn.utils import InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=True),
+            input_tags=InputTags(two_d_array=False),
+        )
+
     def __repr__(self) -> str:
         """Name the class and the settings that are not the default."""
         own = self._defaults()

@@ -19,9 +19,12 @@ from lowrank_jax.types import Sentence
 __all__ = [
     "groups",
     "k_best",
+    "k_best_all",
     "marginals",
+    "marginals_all",
     "num_parameters",
     "predict",
+    "predict_all",
     "predict_batch",
     "predict_jitted",
 ]
@@ -127,6 +130,56 @@ def groups(
         window = -(-int(lengths[sentences].max()) // 32) * 32
         part = _padded(sequences, tokens, counts[sentences])
         yield tokens, sentences, stream(part, window=window)
+
+
+def predict_all(model: ModuleType, params: Any, sequences: Sequences) -> np.ndarray:
+    """Label every token of a corpus in the way that suits the device.
+
+    Args:
+      model: `models.linear` or `models.bilinear`.
+      params: Parameters of the model.
+      sequences: Sentences from `features`.
+
+    Returns:
+      (num_tokens,) int32 labels.
+    """
+    if jax.default_backend() != "cpu":  # wide machines want many at once
+        return predict_batch(model, params, sequences)
+    codes = np.zeros(sequences.num_tokens, np.int32)
+    for tokens, _, part in groups(sequences):
+        found = predict_jitted(model.scores, params, part)
+        codes[tokens] = np.asarray(found)[: tokens.size]
+    return codes
+
+
+def k_best_all(
+    model: ModuleType, k: int, params: Any, sequences: Sequences
+) -> list[list[tuple[np.ndarray, float]]]:
+    """Return labels and score of the k best paths of each sentence, best first."""
+    results: list[list[tuple[np.ndarray, float]]] = [[]] * sequences.num_sentences
+    lengths = np.diff(sequences.offsets).tolist()
+    for _, sentences, part in groups(sequences):
+        for i, sentence in enumerate(sentences.tolist()):
+            paths = jax.device_get(k_best(model.scores, k, params, part, np.int32(i)))
+            results[sentence] = [
+                (labels[: lengths[sentence]], float(score))
+                for labels, score, is_valid in zip(*paths, strict=True)
+                if is_valid
+            ]
+    return results
+
+
+def marginals_all(model: ModuleType, params: Any, sequences: Sequences) -> np.ndarray:
+    """Return the probability of each label at each token, (num_tokens, S)."""
+    dtype = jax.tree.leaves(params)[0].dtype
+    result = np.zeros((sequences.num_tokens, sequences.space.num_labels), dtype)
+    starts = sequences.offsets.tolist()
+    for _, sentences, part in groups(sequences):
+        for i, sentence in enumerate(sentences.tolist()):
+            here = slice(starts[sentence], starts[sentence + 1])
+            found = marginals(model.scores, params, part, np.int32(i))
+            result[here] = np.asarray(found)[: here.stop - here.start]
+    return result
 
 
 #: `predict` as one program per model and shape.

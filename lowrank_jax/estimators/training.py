@@ -1,5 +1,6 @@
 """Run a learner pass by pass with checkpoints, and resume from one bit for bit."""
 
+import dataclasses
 import hashlib
 import pathlib
 import time
@@ -11,7 +12,8 @@ import numpy as np
 
 from lowrank_jax import loops
 from lowrank_jax.checks import InputError
-from lowrank_jax.data.corpus import Corpus
+from lowrank_jax.data.corpus import Bags, Corpus
+from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.store import checkpoint
 from lowrank_jax.store.files import CHECKPOINT
 from lowrank_jax.streams.whole import Whole
@@ -165,9 +167,18 @@ def run(
     return Outcome(done.state, history, compile_seconds, number, traces)
 
 
-def fingerprint(corpus: Corpus) -> str:
-    """Return the SHA-256 of all strings and sentence ends of a corpus."""
+def fingerprint(corpus: Corpus, sequences: Sequences | None = None) -> str:
+    """Return the SHA-256 of all strings and sentence ends of a corpus.
+
+    Args:
+      corpus: Corpus of columns, or of bags of features.
+      sequences: Encoded corpus, which stands for the features of bags.
+    """
     digest = hashlib.sha256(corpus.offsets.astype("<i8").tobytes())
+    if isinstance(corpus, Bags):
+        assert sequences is not None
+        digest.update(np.ascontiguousarray(sequences.feature_ids).tobytes())
+        corpus = dataclasses.replace(corpus, columns=())
     for column in (*corpus.columns, corpus.labels):
         text = "\n".join(column.tolist()) if column is not None else ""
         digest.update(f"{len(text)}\n{text}".encode("utf-8", "surrogatepass"))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from lowrank_jax import lazy
 
 if TYPE_CHECKING:
+    from lowrank_jax.features.attributes import AttributeEncoder
     from lowrank_jax.features.encoder import Encoder
     from lowrank_jax.features.mapping import sequential_mapping, surrogate_mapping
     from lowrank_jax.features.templates import (
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
+    "attributes": "AttributeEncoder",
     "encoder": "Encoder",
     "mapping": "sequential_mapping surrogate_mapping",
     "templates": (

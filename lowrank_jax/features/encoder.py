@@ -39,7 +39,7 @@ from lowrank_jax.features.templates import Template, parse_template
 if TYPE_CHECKING:
     from lowrank_jax.data.corpus import Corpus
 
-__all__ = ["Encoder"]
+__all__ = ["Encoder", "check_training", "label_ids"]
 
 _FORMAT = 1
 _ORDER_BITS = {"0": 1, "1": 2, "01": 3}
@@ -113,11 +113,8 @@ class Encoder:
           InputError: If the corpus is empty or has no labels, or the template asks for
             a column it lacks.
         """
-        checks.whole(min_count=min_count)
-        if corpus.labels is None:
-            raise checks.InputError(f"{corpus.source} has no labels to learn from.")
-        if len(corpus.labels) == 0:
-            raise checks.InputError(f"{corpus.source} has no tokens to learn from.")
+        check_training(corpus, min_count)
+        assert corpus.labels is not None
         windows = open_windows(corpus, template, Vocabulary())
         groups = group_columns(template)
         tables, places, counts, orders = [], [], [], []
@@ -292,20 +289,43 @@ class Encoder:
         self, corpus: "Corpus", feature_ids: np.ndarray, unseen_label: str
     ) -> Sequences:
         """Add labels and offsets to the features."""
-        if corpus.labels is None:
-            labels = np.full(len(feature_ids), -1)
-        else:
-            index = dict.fromkeys(corpus.labels.tolist(), -1)
-            index |= {label: i for i, label in enumerate(self.labels)}
-            labels = codes_of(corpus.labels, index)
-            unseen = np.flatnonzero(labels < 0)
-            if len(unseen) and unseen_label == "error":
-                sentence = np.searchsorted(corpus.offsets, unseen[0], side="right")
-                raise checks.InputError(
-                    f"{corpus.source}, sentence {sentence}: the label "
-                    f"{str(corpus.labels[unseen[0]])!r} does not occur in the training "
-                    "data; correct it, or have unseen labels ignored "
-                    '(unseen_label="ignore").'
-                )
+        labels = label_ids(corpus, self.labels, unseen_label)
         offsets = np.asarray(corpus.offsets, np.int32)
-        return Sequences(feature_ids, labels.astype(np.int32), offsets, self.space)
+        return Sequences(feature_ids, labels, offsets, self.space)
+
+
+def check_training(corpus: "Corpus", min_count: int) -> None:
+    """Raise `InputError` unless an encoder can learn from this corpus."""
+    checks.whole(min_count=min_count)
+    if corpus.labels is None:
+        raise checks.InputError(f"{corpus.source} has no labels to learn from.")
+    if len(corpus.labels) == 0:
+        raise checks.InputError(f"{corpus.source} has no tokens to learn from.")
+
+
+def label_ids(
+    corpus: "Corpus", names: tuple[str, ...], unseen_label: str
+) -> np.ndarray:
+    """Return the place of each label in `names`, (num_tokens,) int32.
+
+    Args:
+      corpus: Data with or without labels; without, all labels are -1.
+      names: Labels of the training data.
+      unseen_label: ``"error"`` raises if a label is not in `names`, ``"ignore"`` makes
+        it -1.
+    """
+    if corpus.labels is None:
+        return np.full(corpus.num_tokens, -1, np.int32)
+    index = dict.fromkeys(corpus.labels.tolist(), -1)
+    index |= {label: i for i, label in enumerate(names)}
+    labels = codes_of(corpus.labels, index)
+    unseen = np.flatnonzero(labels < 0)
+    if len(unseen) and unseen_label == "error":
+        sentence = np.searchsorted(corpus.offsets, unseen[0], side="right")
+        raise checks.InputError(
+            f"{corpus.source}, sentence {sentence}: the label "
+            f"{str(corpus.labels[unseen[0]])!r} does not occur in the training "
+            "data; correct it, or have unseen labels ignored "
+            '(unseen_label="ignore").'
+        )
+    return labels.astype(np.int32)

@@ -123,7 +123,9 @@ def test_sentences_may_be_lists():
     assert tagger.score(SENTENCES, LABELS) == 1
     assert set(tagger.classes_) == {"B-NP", "I-NP", "B-VP"}
     assert tagger.k_best(SENTENCES, 2)[1][0].labels.tolist() == ["B-NP"]
-    assert tagger.predict_marginals(SENTENCES).shape == (12, 3)
+    found = tagger.predict_marginals(SENTENCES)
+    assert [len(part) for part in found] == [3, 1] * 3
+    assert found[0][0].keys() == set(tagger.classes_)
     words = [[word for word, _ in sentence] for sentence in SENTENCES]
     plain = lowrank_jax.Tagger("sp", num_passes=3).fit(words, LABELS)  # one column
     assert plain.predict(words) == LABELS
@@ -143,6 +145,12 @@ def test_sentences_may_be_lists():
         ),
         (SENTENCES, None, "`X` has no labels to learn from"),
         ([["a", ("b", "c")]], [["x", "y"]], "equally many columns"),
+        (["a"], [["x"]], "got the string 'a' as sentence 0"),
+        ([["a"]], [[1]], "`y` must hold strings, got 1"),
+        ([["a", {"b": 1}]], [["x", "y"]], "tokens of one kind"),
+        ([[3]], [["x"]], "tokens of one kind.*got 3"),
+        ([[["a"]]], [["x"]], "`template` 'nettalk' needs tokens of columns"),
+        ([{"a": 1}], [["x"]], "put it into a list"),
         ([], [], "no tokens"),
     ],
 )

@@ -79,6 +79,11 @@ def run(arguments: argparse.Namespace) -> int:
     if kind_of(arguments.model) == "word tagger":
         return _tag_words(arguments, path)
     tagger = Tagger.load(arguments.model)
+    if tagger.encoder_.template is None:
+        raise InputError(
+            f"{arguments.model} was trained on features given in Python, and a file "
+            "has none; use Tagger.load and predict."
+        )
     corpus, sentence_of_line = _read(path, tagger.format)
     tagger.encoder_.template.check_columns(len(corpus.columns), corpus.source)
     if arguments.k_best is not None:

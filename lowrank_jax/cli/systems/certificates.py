@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from lowrank_jax.cli.fitting import Run
     from lowrank_jax.estimators.tagger import Tagger
     from lowrank_jax.estimators.training import Job
-    from lowrank_jax.features import Encoder
+    from lowrank_jax.features import AttributeEncoder, Encoder
 
 __all__ = ["Certifier"]
 
@@ -160,7 +160,7 @@ def _look(state: Any) -> dict[str, Any]:
     return {"conjugate": ended.value, "spectrum": ended.spectrum._asdict()}
 
 
-def _same_features(one: "Encoder", other: "Encoder") -> bool:
+def _same_features(one: "Encoder", other: "Encoder | AttributeEncoder") -> bool:
     """Return whether ids mean the same in both."""
     import numpy as np
 

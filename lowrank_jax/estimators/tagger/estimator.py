@@ -1,0 +1,317 @@
+"""A sequence tagger: from sentences of strings or features to labels."""
+
+import dataclasses
+import itertools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lowrank_jax import checks, metrics
+from lowrank_jax.checks import InputError
+from lowrank_jax.data.corpus import Bags, Corpus, corpus_of
+from lowrank_jax.data.sequences import Sequences
+from lowrank_jax.estimators import learners
+from lowrank_jax.estimators.tagger import small
+from lowrank_jax.estimators.tagger.model import TaggerModel
+from lowrank_jax.features import (
+    AttributeEncoder,
+    Encoder,
+    Template,
+    read_template,
+    with_orders,
+)
+
+if TYPE_CHECKING:
+    from lowrank_jax.estimators.tagger.fitting import Run
+
+__all__ = ["Labelling", "Tagger"]
+
+_LEARNERS = {k: v for k, v in learners.LEARNERS.items() if v.data == "sentences"}
+
+#: A corpus, or sentences of tokens; `data.corpus.corpus_of` says what a token may be.
+Sentences = Any
+
+
+class Labelling(NamedTuple):
+    """One way to label a sentence.
+
+    Attributes:
+      labels: (num_tokens,) strings.
+      score: Score of the model, comparable within a sentence only.
+    """
+
+    labels: np.ndarray
+    score: float
+
+
+class Tagger(TaggerModel):
+    """Labels the tokens of sentences.
+
+    Attributes:
+      encoder_: Features and labels of the training data.
+      params_: Weights of `models.linear` or `models.bilinear`.
+      classes_: Labels in the order of the model.
+      history_: One entry per pass: number of mistakes, loss, seconds.
+      hyperparameters_: All settings of the learner, ready for JSON.
+      training_: Summary of the training, ready for JSON.
+    """
+
+    def __init__(
+        self,
+        learner: str = "sp",
+        num_passes: int | None = None,
+        template: str | Template | None = None,
+        orders: str | None = None,
+        min_count: int = 1,
+        seed: int = 0,
+        format: str = "conll",
+        **hyperparameters: Any,
+    ) -> None:
+        """Keep the settings; `fit` checks them.
+
+        Args:
+          learner: ``"sp"``, ``"mira"``, ``"crf"``, ``"bol"`` or ``"bcd"``.
+          num_passes: Number of passes, or of iterations of crf at most. None takes 10,
+            for crf 100.
+          template: Feature template, its file, or the name of a shipped template, for
+            tokens of columns. None takes the template of the format, or ``"nettalk"``
+            for data of one column. Lists and dicts of features need none.
+          orders: ``"template"``, ``"zero"``, ``"first"`` or ``"both"``, as
+            `features.with_orders` has them. None takes ``"both"`` for bilinear
+            learners, else ``"template"``.
+          min_count: Least number of occurrences of a feature.
+          seed: Seed of the order of sentences and of the start.
+          format: What `score` counts: chunks (``"conll"``), words
+            (``"segmentation"``) or tokens (``"nettalk"``).
+          **hyperparameters: Arguments of the ``learner`` function of the learner.
+        """
+        self.learner = learner
+        self.num_passes = num_passes
+        self.template = template
+        self.orders = orders
+        self.min_count = min_count
+        self.seed = seed
+        self.format = format
+        self.hyperparameters = hyperparameters
+
+    def check(self) -> None:
+        """Raise `InputError` unless the settings make sense."""
+        self._learner({})
+        self.template_for(2)
+        checks.choice(tuple(learners.FORMATS), format=self.format)
+        checks.whole(min_count=self.min_count)
+
+    def template_for(self, num_columns: int) -> Template:
+        """Return the template that `fit` uses for data of so many columns."""
+        found = self.template
+        if found is None:
+            found = learners.FORMATS[self.format] if num_columns > 1 else "nettalk"
+        if not isinstance(found, Template):
+            found = read_template(found)
+        return with_orders(found, self.orders or self._spec.orders)
+
+    def fit(
+        self,
+        X: Sentences,
+        y: Any = None,
+        *,
+        run: "Run | None" = None,
+    ) -> "Tagger":
+        """Train on labelled sentences and return the object itself.
+
+        Args:
+          X: Corpus, or sentences of tokens. A token is a string, a tuple of columns, a
+            list of feature strings, or a dict of features.
+          y: Labels of each sentence, or all labels in a flat array. None takes the
+            labels of the corpus.
+          run: Function that does the job; the command line adds checkpoints.
+        """
+        import jax
+
+        from lowrank_jax.estimators import training
+        from lowrank_jax.estimators.tagger import fitting
+
+        self.check()
+        for name in ("_params", "_weights"):
+            self.__dict__.pop(name, None)
+        corpus, spec = _corpus(X, y), self._spec
+        more = {spec.one_pass: corpus.num_sentences} if spec.one_pass else {}
+        learner, plain = self._learner(more)
+        settings = {
+            "learner": self.learner,
+            "hyperparameters": plain,
+            "seed": self.seed,
+            "min_count": self.min_count,
+        }
+        with jax.enable_x64(plain.get("dtype") == "float64"):
+            self.encoder_, sequences = self._fit_encoder(corpus)
+            about = self.encoder_.metadata()
+            found = fitting.fit(
+                learner,
+                spec,
+                sequences,
+                num_passes=self.num_passes or spec.num_passes,
+                seed=self.seed,
+                settings=settings
+                | {
+                    "template": about.get("template", about.get("attributes")),
+                    "data": training.fingerprint(corpus, sequences),
+                },
+                run=run,
+            )
+        self.hyperparameters_, self.params_ = plain, found.params
+        self.training_ = {
+            **settings,
+            "format": self.format,
+            "num_sentences": corpus.num_sentences,
+            "num_tokens": corpus.num_tokens,
+            "num_features": self.encoder_.num_features,
+            "num_labels": len(self.encoder_.labels),
+            **found.summary,
+        }
+        return self
+
+    def predict(self, X: Sentences) -> Any:
+        """Return the best labels: of a corpus (num_tokens,) strings, else lists.
+
+        Args:
+          X: Corpus, or sentences of tokens. Labels of a corpus are ignored.
+        """
+        corpus = _corpus(X)
+        sequences = self._encode(corpus)
+        if small.is_small(self._weights, sequences):
+            codes = small.predict(self._weights, sequences)
+        else:
+            from lowrank_jax.estimators import labelling
+
+            with self._precision():
+                codes = labelling.predict_all(self._module, self.params_, sequences)
+        return _like(X, corpus, self.classes_[codes])
+
+    def score(self, X: Sentences, y: Any = None) -> float:
+        """Return F1 as a fraction, of chunks, words or tokens as `format` says.
+
+        Args:
+          X: Corpus, or sentences of tokens.
+          y: Labels of each sentence. None takes the labels of the corpus.
+        """
+        corpus = _corpus(X, y)
+        return (
+            metrics.score_labels(corpus, self.predict(corpus), self.format)["f1"] / 100
+        )
+
+    def k_best(self, X: Sentences, k: int) -> list[list[Labelling]]:
+        """Return the k best labellings of each sentence, best first.
+
+        Args:
+          X: Corpus, or sentences of tokens. Labels of a corpus are ignored.
+          k: Number of labellings; a short sentence may have fewer.
+        """
+        from lowrank_jax.estimators import labelling
+
+        checks.whole(k=k)
+        corpus, names = _corpus(X), self.classes_
+        with self._precision():
+            found = labelling.k_best_all(
+                self._module, k, self.params_, self._encode(corpus)
+            )
+        return [
+            [Labelling(names[codes], score) for codes, score in paths]
+            for paths in found
+        ]
+
+    def predict_marginals(self, X: Sentences) -> Any:
+        """Return the probability of each label at each token.
+
+        The probabilities are the softmax over all labellings of a sentence,
+        exp(score) / Z. Only training by likelihood (``crf``) fits them; max-margin and
+        perceptron models are not calibrated.
+
+        Args:
+          X: Corpus, or sentences of tokens. Labels of a corpus are ignored.
+
+        Returns:
+          Of a corpus a (num_tokens, S) array. Of sentences one list per sentence, with
+          a dict from label to probability for each token.
+        """
+        from lowrank_jax.estimators import labelling
+
+        corpus = _corpus(X)
+        with self._precision():
+            result = labelling.marginals_all(
+                self._module, self.params_, self._encode(corpus)
+            )
+        if isinstance(X, Corpus):
+            return result
+        names, bounds = self.encoder_.labels, corpus.offsets.tolist()
+        rows = [dict(zip(names, row, strict=True)) for row in result.tolist()]
+        return [rows[a:b] for a, b in itertools.pairwise(bounds)]
+
+    @property
+    def _spec(self) -> learners.Spec:
+        return learners.spec_of(self.learner, _LEARNERS)
+
+    def _learner(self, more: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """Build the learner; return it and all its settings, ready for JSON.
+
+        Args:
+          more: Settings that the data decide unless they are given.
+        """
+        given = dict(more) | dict(self.hyperparameters)
+        every = learners.complete(self.learner, learners.options_of(self._spec), given)
+        learner = learners.module_of(self._spec).learner(**given)
+        return learner, learners.to_json(every)
+
+    def _fit_encoder(
+        self, corpus: Corpus
+    ) -> tuple[Encoder | AttributeEncoder, Sequences]:
+        """Learn features and labels; return encoder and encoded corpus."""
+        if isinstance(corpus, Bags):
+            if self.template is not None:
+                raise InputError(
+                    f"`template` {self.template!r:.40} needs tokens of columns, and "
+                    "the tokens of `X` are lists or dicts of features; leave "
+                    "`template` out, or give strings or tuples."
+                )
+            return AttributeEncoder.fit_transform(
+                corpus,
+                orders=self.orders or self._spec.orders,
+                min_count=self.min_count,
+            )
+        template = self.template_for(len(corpus.columns))
+        template.check_columns(len(corpus.columns), corpus.source)
+        return Encoder.fit_transform(corpus, template, min_count=self.min_count)
+
+    def _encode(self, corpus: Corpus) -> Sequences:
+        encoder, plain = self.encoder_, dataclasses.replace(corpus, labels=None)
+        if isinstance(encoder, AttributeEncoder) != isinstance(corpus, Bags):
+            has, wants = "strings or tuples of columns", "lists or dicts of features"
+            if isinstance(corpus, Bags):
+                has, wants = wants, has
+            raise InputError(
+                f"{corpus.source} has tokens that are {has}, and the model was trained "
+                f"on {wants}; give tokens as in training."
+            )
+        return encoder.transform(plain)  # type: ignore[arg-type]
+
+
+def _corpus(X: Sentences, y: Any = None) -> Corpus:
+    """Return sentences as a corpus; a string is no sentence here."""
+    if not isinstance(X, Corpus):
+        X = list(X)
+        for number, sentence in enumerate(X):
+            if isinstance(sentence, str):
+                raise InputError(
+                    f"`X` must be a list of sentences, each a list of tokens, got the "
+                    f"string {sentence!r:.40} as sentence {number}; put the tokens of "
+                    "a sentence into a list."
+                )
+    return corpus_of(X, y)
+
+
+def _like(X: Sentences, corpus: Corpus, labels: np.ndarray) -> Any:
+    """Return labels in the form of the sentences: flat for a corpus, else lists."""
+    if isinstance(X, Corpus):
+        return labels
+    return [part.tolist() for part in np.split(labels, corpus.offsets[1:-1])]

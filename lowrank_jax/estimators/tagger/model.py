@@ -1,0 +1,238 @@
+"""What a fitted tagger is: features, labels, weights, and the folder that holds them.
+
+Nothing here loads JAX before it is needed: reading a model and labelling a few
+sentences are NumPy alone (`small`).
+"""
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from lowrank_jax.estimators import learners
+from lowrank_jax.estimators.base import Estimator
+from lowrank_jax.features import AttributeEncoder, Encoder
+from lowrank_jax.store import folder as model_folder
+from lowrank_jax.store.files import Path
+
+if TYPE_CHECKING:
+    from lowrank_jax.models import bilinear, linear
+
+    Params = linear.Params | bilinear.Params
+
+__all__ = ["TaggerModel"]
+
+_KIND = "tagger"
+
+
+class TaggerModel(Estimator):
+    """The fitted part of a `Tagger`.
+
+    Attributes:
+      encoder_: Features and labels of the training data.
+      hyperparameters_: All settings of the learner, ready for JSON.
+    """
+
+    learner: str
+    format: str
+    encoder_: Encoder | AttributeEncoder
+    hyperparameters_: dict[str, Any]
+    _weights: dict[str, np.ndarray]
+    _params: Any
+
+    @classmethod
+    def from_params(
+        cls,
+        encoder: Encoder | AttributeEncoder,
+        params: "Params | Mapping[str, np.ndarray]",
+        *,
+        learner: str = "bol",
+        hyperparameters: Mapping[str, Any] | None = None,
+        format: str = "conll",
+        training: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Return a fitted tagger with given weights.
+
+        Args:
+          encoder: Features and labels.
+          params: Weights of `models.linear` or `models.bilinear`, or their arrays by
+            name.
+          learner: Name of the learner that made them.
+          hyperparameters: Its settings, ready for JSON.
+          format: Format of the data.
+          training: Summary of the training, ready for JSON.
+        """
+        plain, about = dict(hyperparameters or {}), dict(training or {})
+        is_batch = "converged" in about.get("history", [{}])[-1]
+        tagger = cls(  # type: ignore[call-arg]
+            learner,
+            num_passes=None if is_batch else about.get("passes"),
+            template=encoder.template,
+            orders=_orders_of(encoder),
+            min_count=about.get("min_count", 1),
+            seed=about.get("seed", 0),
+            format=format,
+            **learners.without_json(plain),
+        )
+        tagger.encoder_ = encoder
+        if isinstance(params, Mapping):
+            tagger._weights = dict(params)
+        else:
+            tagger.params_ = params
+        tagger.hyperparameters_, tagger.training_ = plain, about
+        return tagger
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Labels in the order of the model."""
+        return np.array(self.encoder_.labels, dtype=object)
+
+    @property
+    def params_(self) -> "Params":
+        """Weights of `models.linear` or `models.bilinear`, on the device."""
+        if self.__dict__.get("_params") is None:
+            self._params = _params(self.model, self._weights)
+        return self._params
+
+    @params_.setter
+    def params_(self, params: "Params") -> None:
+        self._params = params
+        self._weights = {
+            name: np.asarray(array)
+            for name, array in params._asdict().items()
+            if array is not None
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a copy needs; the weights as NumPy arrays."""
+        return {k: v for k, v in self.__dict__.items() if k != "_params"}
+
+    @property
+    def model(self) -> str:
+        """``"linear"`` or ``"bilinear"``."""
+        return "bilinear" if "table" in self._weights else "linear"
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the weights."""
+        return next(iter(self._weights.values())).dtype
+
+    @property
+    def num_parameters(self) -> int:
+        """Number of weights of the model."""
+        from lowrank_jax.estimators import labelling
+        from lowrank_jax.models import bilinear
+
+        rank = 1
+        if self.model == "bilinear":
+            table: Any = self._weights["table"]
+            rank = bilinear.rank_of(table, len(self.encoder_.labels))
+        return labelling.num_parameters(
+            self.encoder_.space,
+            model=self.model,
+            rank=rank,
+            num_zero_order=self.encoder_.num_zero_order,
+            num_first_order=self.encoder_.num_first_order,
+        )
+
+    def save(
+        self,
+        folder: Path,
+        *,
+        keep_checkpoint: bool = False,
+        certificate: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write the model folder, replacing an earlier one when this one is complete.
+
+        Args:
+          folder: Place of the model; made if it is missing.
+          keep_checkpoint: If true, a checkpoint in the earlier folder stays.
+          certificate: Certificate of the training, ready for JSON.
+
+        Raises:
+          InputError: If the folder holds a model of another kind or foreign files.
+        """
+        space = self.encoder_.space
+        about = {
+            "learner": self.learner,
+            "hyperparameters": dict(self.hyperparameters_),
+            "model": self.model,
+            "dtype": self.dtype.name,
+            "format": self.format,
+            "num_features": space.num_features,
+            "num_labels": space.num_labels,
+            "num_parameters": self.num_parameters,
+            "orders": " ".join(space.orders),
+            "encoder": self.encoder_.metadata(),
+            "training": dict(self.training_),
+        }
+        arrays = {"weights": self._weights, "vocabulary": self.encoder_.arrays()}
+        extra = {}
+        if certificate is not None:
+            text = json.dumps(certificate, indent=1) + "\n"
+            extra[model_folder.CERTIFICATE] = text.encode()
+        content = model_folder.Content(about, arrays, extra)
+        model_folder.write(folder, _KIND, content, keep_checkpoint=keep_checkpoint)
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Read a model folder.
+
+        Raises:
+          InputError: If there is no tagger, or it is unfinished, of another version,
+            cut short or damaged.
+        """
+        content = model_folder.read(folder, _KIND)
+        about, arrays = content.about, content.arrays
+        with model_folder.complete(folder, _KIND):
+            kind = AttributeEncoder if "attributes" in about["encoder"] else Encoder
+            names = _FIELDS[about["model"]] & arrays["weights"].keys()
+            return cls.from_params(
+                encoder=kind.from_arrays(arrays["vocabulary"], about["encoder"]),
+                params={name: arrays["weights"][name] for name in sorted(names)},
+                learner=about["learner"],
+                hyperparameters=about["hyperparameters"],
+                format=about["format"],
+                training=about["training"],
+            )
+
+    @property
+    def _module(self) -> Any:
+        from lowrank_jax import models
+
+        return getattr(models, self.model)
+
+    def _precision(self) -> Any:
+        """Return the context in which the weights keep their precision."""
+        import jax
+
+        return jax.enable_x64(self.dtype == np.float64)
+
+
+#: Arrays of the two models, as `models.linear.Params` and `models.bilinear.Params`.
+_FIELDS = {
+    "linear": {"zero", "first", "transitions"},
+    "bilinear": {"table", "transitions", "scale"},
+}
+
+
+def _params(model: str, weights: Mapping[str, np.ndarray]) -> Any:
+    """Put weights on the device."""
+    import jax
+    import jax.numpy as jnp
+
+    from lowrank_jax import models
+
+    kind = getattr(models, model).Params
+    needs_x64 = any(array.dtype == np.float64 for array in weights.values())
+    with jax.enable_x64(needs_x64):
+        fields = {name: jnp.asarray(array) for name, array in weights.items()}
+    return kind(**{name: fields.get(name) for name in kind._fields})
+
+
+def _orders_of(encoder: Encoder | AttributeEncoder) -> str:
+    """Return the setting `orders` that gives the features of an encoder again."""
+    if isinstance(encoder, Encoder):
+        return "template"
+    return {"0": "zero", "1": "first", "01": "both"}[encoder.order]

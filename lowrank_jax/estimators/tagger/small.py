@@ -1,0 +1,150 @@
+"""Label a few sentences in NumPy: nothing is compiled, and JAX is not loaded.
+
+The twin of `models.linear.scores`, `models.bilinear.scores` and `decode.best_path`, on
+many sentences at once. Sums are taken in the same order and precision, and ties are
+resolved alike, so linear models get the labels of the compiled program bit for bit. The
+compiler may round a product and a sum of the bilinear model once instead of twice; only
+labels whose scores agree to the last bits can then differ.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from lowrank_jax.data.sequences import Sequences
+
+__all__ = ["best_paths", "is_small", "position_scores", "predict"]
+
+Weights = Mapping[str, np.ndarray]
+
+_MOST_WORK = 3e8  # additions; below that NumPy is done before a compiler would be
+_CHUNK = 4e6  # numbers that the scores of one group of sentences may take
+
+
+def is_small(weights: Weights, sequences: Sequences) -> bool:
+    """Return True if NumPy labels these sentences sooner than a compiled program."""
+    return sequences.num_tokens * _work(weights, sequences) <= _MOST_WORK
+
+
+def predict(weights: Weights, sequences: Sequences) -> np.ndarray:
+    """Label every token of a corpus: (num_tokens,) int32.
+
+    Args:
+      weights: Arrays of `models.linear.Params` or `models.bilinear.Params` by name.
+      sequences: Sentences from `features`.
+    """
+    labels = np.zeros(sequences.num_tokens, np.int32)
+    for tokens, offsets in groups(weights, sequences):
+        ids = np.asarray(sequences.feature_ids)[tokens]
+        unary, pairwise = position_scores(weights, ids, sequences)
+        labels[tokens] = best_paths(unary, pairwise, offsets)
+    return labels
+
+
+def groups(
+    weights: Weights, sequences: Sequences
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield tokens and offsets of groups of sentences, longest sentences first."""
+    offsets = np.asarray(sequences.offsets, np.int64)
+    lengths = np.diff(offsets)
+    num_labels = sequences.space.num_labels
+    each = num_labels * (num_labels + 8) if _has_pairs(weights) else num_labels
+    order = np.argsort(-lengths, kind="stable")
+    place = np.cumsum(lengths[order] * each) // int(_CHUNK)
+    for group in np.split(order, np.flatnonzero(np.diff(place)) + 1):
+        ends = np.concatenate([[0], np.cumsum(lengths[group])])
+        shift = np.repeat(offsets[group] - ends[:-1], lengths[group])
+        yield np.arange(ends[-1]) + shift, ends
+
+
+def position_scores(
+    weights: Weights, ids: np.ndarray, sequences: Sequences
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the (n, S) scores of labels, and (S, S + 1) or (n, S, S + 1) of pairs.
+
+    Args:
+      weights: Arrays of the model by name.
+      ids: (n, num_templates) feature ids.
+      sequences: Corpus that they are from, for its sizes.
+    """
+    space = sequences.space
+    num_labels = space.num_labels
+    dtype = next(iter(weights.values())).dtype
+    unary = np.zeros((len(ids), num_labels), dtype)
+    pairs: np.ndarray | None = None
+    if "table" in weights:
+        each = -(-(num_labels + 1) // 8) * 8  # `models.bilinear.stride`
+        rank = (weights["table"].shape[1] - num_labels) // (num_labels + each)
+        for t in space.zero_order:
+            unary += weights["table"][ids[:, t], :num_labels]
+        pairs = np.zeros((len(ids), num_labels, num_labels + 1), dtype)
+        for t in space.first_order:
+            rows = weights["table"][ids[:, t]]
+            for j in range(rank):
+                left = rows[:, num_labels * (1 + j) :][:, :num_labels]
+                right = rows[:, num_labels * (1 + rank) + each * j :]
+                pairs += left[:, :, None] * right[:, None, : num_labels + 1]
+        pairs *= weights["scale"]
+    elif "zero" in weights:
+        for t in space.zero_order:
+            unary += weights["zero"][ids[:, t]]
+    if "first" in weights:
+        pairs = np.zeros((len(ids), num_labels, num_labels + 1), dtype)
+        for t in space.first_order:
+            pairs += weights["first"][ids[:, t]]
+    shared = weights.get("transitions")
+    if shared is None:
+        shared = np.zeros((num_labels, num_labels + 1), dtype)
+    return unary, shared if pairs is None else pairs + shared
+
+
+def best_paths(
+    unary: np.ndarray, pairwise: np.ndarray, offsets: np.ndarray
+) -> np.ndarray:
+    """Return the best labels of sentences laid end to end, longest first.
+
+    Args:
+      unary: (num_tokens, S) scores.
+      pairwise: (S, S + 1) shared by all tokens, or (num_tokens, S, S + 1).
+      offsets: (num_sentences + 1,) starts; lengths must not grow.
+
+    Returns:
+      (num_tokens,) int32. Of equal scores the smallest label wins, from the last token
+      on, as in `decode.best_path`.
+    """
+    num_labels = unary.shape[1]
+    starts, lengths = offsets[:-1], np.diff(offsets)
+    alive = np.searchsorted(-lengths, -np.arange(int(lengths.max(initial=0))), "left")
+    best = np.array(unary)
+    labels = np.zeros(len(unary), np.int32)
+    if not len(unary):
+        return labels
+    is_shared = pairwise.ndim == 2
+    pairs = pairwise[..., :num_labels]
+    first = starts[: alive[0]]
+    at_start = pairwise[:, num_labels] if is_shared else pairwise[first, :, num_labels]
+    best[first] += at_start
+    for i in range(1, len(alive)):
+        here = starts[: alive[i]] + i
+        arc = pairs if is_shared else pairs[here]
+        best[here] += (arc + best[here - 1][:, None, :]).max(axis=2)
+    last = offsets[1:][lengths > 0] - 1
+    labels[last] = best[last].argmax(axis=1)
+    for i in range(len(alive) - 1, 0, -1):
+        here = starts[: alive[i]] + i
+        label = labels[here]
+        arc = pairs[label] if is_shared else pairs[here, label]
+        labels[here - 1] = (best[here - 1] + arc).argmax(axis=1)
+    return labels
+
+
+def _has_pairs(weights: Weights) -> bool:
+    return "table" in weights or "first" in weights
+
+
+def _work(weights: Weights, sequences: Sequences) -> float:
+    """Return the number of additions per token."""
+    space = sequences.space
+    pairs = space.num_labels * (space.num_labels + 1)
+    work = space.num_labels * len(space.zero_order) + 2 * pairs
+    return work + (pairs * len(space.first_order) if _has_pairs(weights) else 0)
