@@ -13,10 +13,11 @@ os.environ["XLA_FLAGS"] = (
 )
 
 # What one process has compiled the others need not, processes of the command line
-# included: all of a run share a folder, which goes when the run ends.
+# included: all of a run share a folder, which goes when the run ends. A developer who
+# sets JAX_COMPILATION_CACHE_DIR keeps what was compiled for the next run.
 _RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
 _COMPILED = pathlib.Path(tempfile.gettempdir()) / f"lowrank-jax-tests-{_RUN}"
-os.environ["JAX_COMPILATION_CACHE_DIR"] = str(_COMPILED)
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_COMPILED))
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
