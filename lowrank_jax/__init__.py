@@ -13,7 +13,7 @@ from lowrank_jax import lazy
 
 _LAYERS = (
     "batch certify checks data decode estimators features linalg loops metrics models "
-    "online sharding store streams theory types verify"
+    "online sharding store streams testing theory types verify"
 ).split()
 
 _HELD = {

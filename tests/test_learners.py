@@ -1,13 +1,9 @@
 """The contract every learner keeps: one set of tests visits them all."""
 
-import functools
-import inspect
 from typing import NamedTuple
 
-import chex
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from experiments.sblr.learners import sparse_newton
@@ -18,7 +14,7 @@ from experiments.smm.learners import (
     trigram_crf,
     trigram_perceptron,
 )
-from lowrank_jax import streams
+from lowrank_jax import streams, testing
 from lowrank_jax.batch import crf
 from lowrank_jax.batch.sblr import bcpd, fista
 from lowrank_jax.batch.smm import fobos, smoothed
@@ -29,7 +25,6 @@ from lowrank_jax.models.tensor import Shape
 from lowrank_jax.online import bcd, bol, mira, perceptron, rerank, tensor_mira
 from lowrank_jax.online.bol import dense
 from lowrank_jax.streams.matrices import label_matrices
-from lowrank_jax.types import Learner
 from tests.batch.smm import test_fobos as words
 from tests.online.tasks import random_task
 
@@ -208,18 +203,15 @@ CASES = {
 }
 
 
-def build(case, dtype, **changes) -> Learner:
-    settings = case.settings | changes
-    if "dtype" in inspect.signature(case.module.learner).parameters:
-        settings = settings | {"dtype": dtype}
-    return case.module.learner(**settings)
-
-
-def start(case, dtype, **changes):
-    learner = build(case, dtype, **changes)
-    examples = case.examples(dtype)
-    first = jax.tree.map(lambda part: part[0], examples)
-    return learner, jax.jit(learner.init)(jax.random.key(0), first), examples, first
+def check(name, part):
+    case = CASES[name]
+    testing.check_learner(
+        case.module,
+        case.examples,
+        hyperparameter=case.hyperparameter,
+        settings=case.settings,
+        only=(part,),
+    )
 
 
 each_case = pytest.mark.parametrize("name", CASES)
@@ -227,128 +219,27 @@ each_case = pytest.mark.parametrize("name", CASES)
 
 @each_case
 def test_module_exports_the_names_of_the_contract(name):
-    module = CASES[name].module
-    assert {"State", "Info", "learner", "final_params"} <= set(module.__all__)
-    assert all(
-        parameter.kind is parameter.KEYWORD_ONLY
-        for parameter in inspect.signature(module.learner).parameters.values()
-    )
-
-
-def assert_kept(case, dtype, state, new_state, info):
-    """Dtype and structure are those of the start, and `Info` holds numbers."""
-    chex.assert_trees_all_equal_shapes_and_dtypes(state, new_state)
-    floats = [
-        leaf
-        for leaf in jax.tree.leaves((new_state, info))
-        if jnp.issubdtype(leaf.dtype, jnp.floating)
-    ]
-    assert {leaf.dtype.name for leaf in floats} == {dtype}
-    assert isinstance(new_state, case.module.State)
-    assert isinstance(info, case.module.Info)
-    assert all(jnp.shape(number) == () for number in jax.tree.leaves(info))
+    check(name, "names")
+    case = CASES[name]
+    if case.examples in WHOLE_CORPUS:  # `loops.passes` asks for it
+        assert "converged" in case.module.Info._fields
 
 
 @each_case
 def test_rounds_with_x64_off_are_traced_once_keep_dtypes_and_repeat_bit_for_bit(name):
-    case = CASES[name]
-    with jax.enable_x64(False):
-        learner, start_state, examples, _ = start(case, jnp.float32)
-        chex.clear_trace_counter()
-        update = jax.jit(chex.assert_max_traces(learner.update, n=1))
-        num_rounds = jax.tree.leaves(examples)[0].shape[0]
-
-        def run():
-            state, infos = start_state, []
-            for i in range(num_rounds):
-                example = jax.tree.map(lambda part, i=i: part[i], examples)
-                state, info = update(state, example)
-                infos.append(info)
-            return state, infos
-
-        state, infos = run()
-        assert_kept(case, "float32", start_state, state, infos[0])
-        chex.assert_trees_all_equal((state, infos), run())
-        if case.examples in WHOLE_CORPUS:  # `loops.passes` asks for it
-            assert infos[0].converged.dtype == bool
-        field = "objective" if hasattr(infos[0], "objective") else "loss"
-        numbers = [float(getattr(info, field)) for info in infos]
-        assert np.isfinite(numbers).all()
-        assert len(set(numbers)) > 1  # something was learnt
-        if hasattr(state, "num_rounds"):
-            assert state.num_rounds == num_rounds
-
-
-@functools.lru_cache
-def update_by_value(name):
-    """Compile an update that takes the real hyper-parameter, in double precision."""
-    case = CASES[name]
-
-    def update(value, state, example):
-        learner = build(case, jnp.float64, **{case.hyperparameter: value})
-        return learner.update(state, example)
-
-    return update, jax.jit(update)
+    check(name, "rounds")
 
 
 @pytest.mark.parametrize("name", [n for n in CASES if not CASES[n].is_variant])
 def test_jit_equals_no_jit_in_double_precision(name):
-    case = CASES[name]
-    _, state, _, first = start(case, jnp.float64)
-    plain_update, update = update_by_value(name)
-    value = jnp.array(0.5)
-    compiled = update(value, state, first)
-    assert_kept(case, "float64", state, *compiled)
-    with jax.disable_jit():
-        plain = plain_update(value, state, first)
-    chex.assert_trees_all_close(compiled, plain, rtol=1e-10, atol=1e-12)
+    check(name, "jit")
 
 
 @each_case
 def test_vmap_over_a_hyperparameter_equals_single_runs(name):
-    _, state, examples, _ = start(CASES[name], jnp.float64)
-    plain_update, update = update_by_value(name)
-    many = jax.jit(jax.vmap(plain_update, in_axes=(0, 0, None)))
-    values = jnp.array([0.5, 2.0])
-    together = jax.tree.map(lambda part: jnp.stack([part] * 2), state)
-    alone = [state, state]
-    for k in range(jax.tree.leaves(examples)[0].shape[0]):
-        example = jax.tree.map(lambda part, k=k: part[k], examples)
-        together, infos = many(values, together, example)
-        for i, value in enumerate(values):
-            alone[i], info = update(value, alone[i], example)
-            picked = jax.tree.map(lambda part, i=i: part[i], (together, infos))
-            chex.assert_trees_all_close(picked, (alone[i], info), rtol=1e-8, atol=1e-8)
+    check(name, "vmap")
 
 
 @each_case
 def test_init_and_update_lower_for_every_platform(name):
-    learner, state, _, first = start(CASES[name], jnp.float32)
-    key = jax.random.key_data(jax.random.key(0))
-
-    def init(data, example):
-        return learner.init(jax.random.wrap_key_data(data), example)
-
-    flat_state, state_tree = jax.tree.flatten(state)
-    flat_first, first_tree = jax.tree.flatten(first)
-
-    def flat_init(data, *leaves):
-        return jax.tree.leaves(init(data, jax.tree.unflatten(first_tree, leaves)))
-
-    def flat_update(leaves, more):
-        state = jax.tree.unflatten(state_tree, leaves)
-        example = jax.tree.unflatten(first_tree, more)
-        return jax.tree.leaves(learner.update(state, example))
-
-    platforms = ("cpu", "cuda", "tpu")
-    for function, given in (
-        (flat_init, (key, *flat_first)),
-        (flat_update, (flat_state, flat_first)),
-    ):
-        found = jax.export.export(jax.jit(function), platforms=platforms)(*given)
-        assert found.platforms == platforms
-        # Single precision stays single where double is on.
-        floats = [
-            a.dtype for a in found.out_avals if jnp.issubdtype(a.dtype, jnp.floating)
-        ]
-        assert set(floats) == {jnp.dtype(jnp.float32)}
+    check(name, "platforms")

@@ -29,6 +29,7 @@ __all__ = [
     "Entries",
     "Position",
     "add",
+    "entries",
     "find",
     "margin",
     "num_repeats",
@@ -198,6 +199,21 @@ def transitions(here: Position, dtype: jnp.dtype) -> Entries:
     """Return the entries of the label transitions (S, S + 1)."""
     delta = jnp.array([1, -1], dtype)
     return Entries((here.labels, here.previous), delta, jnp.array(2, dtype))
+
+
+def entries(here: Position, space: Space, dtype: jnp.dtype) -> dict[str, Entries]:
+    """Return the touched entries of each table that the feature space asks for.
+
+    The names are the fields of `models.linear.Params`.
+    """
+    found = {}
+    if space.zero_order:
+        found["zero"] = unary(here, space, dtype)
+    if space.first_order:
+        found["first"] = pairs(here, space, dtype)
+    if space.has_transitions:
+        found["transitions"] = transitions(here, dtype)
+    return found
 
 
 def add(

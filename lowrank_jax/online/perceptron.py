@@ -144,13 +144,7 @@ def move(
 
     def one(n: jax.Array, moved: Moved) -> Moved:
         here = mistakes.position(example, differences, n)
-        touched = {}
-        if space.zero_order:
-            touched["zero"] = mistakes.unary(here, space, dtype)
-        if space.first_order:
-            touched["first"] = mistakes.pairs(here, space, dtype)
-        if space.has_transitions:
-            touched["transitions"] = mistakes.transitions(here, dtype)
+        touched = mistakes.entries(here, space, dtype)
         params, sums, growth = {}, {}, moved.growth
         for name, entries in touched.items():
             total = None if moved.sums is None else getattr(moved.sums, name)
