@@ -13,8 +13,7 @@ import jax
 import numpy as np
 
 from experiments.protocol import Experiment, Result, Setup
-from lowrank_jax import data, features, loops, online, streams
-from lowrank_jax.certify import regret
+from lowrank_jax import certify, data, features, loops, online, streams
 
 __all__ = ["EXPERIMENT"]
 
@@ -94,13 +93,9 @@ def _train(stream: streams.sentences.Stream, record: tuple[str, ...]) -> _Traine
 def _certificate(
     trained: _Trained, stream: streams.sentences.Stream, params: Any
 ) -> dict[str, Any]:
-    num_sentences = stream.starts.shape[0]
-    orders = [
-        loops.pass_order(jax.random.key(0), index, num_sentences)
-        for index in range(NUM_PASSES)
-    ]
-    ended = regret.conjugate(trained.state)
-    found = regret.run_certificate(trained.traces, orders, stream, params, ended)
+    found = certify.regret(
+        trained.state, trained.traces, stream, params, key=jax.random.key(0)
+    )
     assert found.spectrum is not None
     return found._asdict() | {"spectrum": found.spectrum._asdict()}
 

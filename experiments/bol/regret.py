@@ -30,8 +30,7 @@ from jax import lax
 from experiments.protocol import Experiment, Result, Say, Setup
 from experiments.tables import markdown
 from lowrank_jax import data, loops, streams
-from lowrank_jax.certify import comparator
-from lowrank_jax.certify.regret import best_multiple
+from lowrank_jax.certify import best_multiple, comparator
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.features import Encoder, read_template, with_orders
 from lowrank_jax.linalg.segments import remainder_bound

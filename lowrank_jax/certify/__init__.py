@@ -1,1 +1,31 @@
-"""Certificates of a run on its own data."""
+"""Certificates of a run on its own data.
+
+`run` trains and certifies, `regret` certifies a finished run, `along` gives the regret
+and its bounds up to each round. All three take step size, variant and rank from the
+state of the run, and refuse a state, a trace, a key or data of another run.
+"""
+
+from typing import TYPE_CHECKING
+
+from lowrank_jax import lazy
+
+if TYPE_CHECKING:
+    from lowrank_jax.certify import comparator
+    from lowrank_jax.certify.runs import (
+        Certified,
+        RunCertificate,
+        along,
+        best_multiple,
+        regret,
+        run,
+    )
+    from lowrank_jax.certify.spectrum import Conjugate, Spectrum, conjugate
+
+_MODULES = {
+    "runs": "Certified RunCertificate along best_multiple regret run",
+    "spectrum": "Conjugate Spectrum conjugate",
+}
+
+__all__, __getattr__, __dir__ = lazy.attach(
+    __name__, {"comparator": "comparator"} | lazy.table(_MODULES)
+)

@@ -20,7 +20,7 @@ from lowrank_jax.online import mistakes
 from lowrank_jax.streams.sentences import Stream
 from lowrank_jax.types import Sentence
 
-__all__ = ["gap", "margin", "margins", "penalty"]
+__all__ = ["check", "gap", "margin", "margins", "penalty"]
 
 
 class _Parts(NamedTuple):
@@ -28,6 +28,28 @@ class _Parts(NamedTuple):
 
     squares: jax.Array  # ()  ||w||^2, transitions included
     blocks: jax.Array  # (K + 1,)  a norm of each block
+
+
+def check(params: Any, space: Space) -> None:
+    """Raise `InputError` unless the parameters are of this feature space."""
+    if not isinstance(params, linear.Params | bilinear.Params):
+        raise InputError(
+            "A comparator is a models.linear.Params or a models.bilinear.Params, got "
+            f"{type(params).__name__}."
+        )
+    rows, labels = space.num_features + 1, space.num_labels
+    shapes: dict[str, tuple[int, ...]] = {"transitions": (labels, labels + 1)}
+    if isinstance(params, linear.Params):
+        shapes |= {"zero": (rows, labels), "first": (rows, labels, labels + 1)}
+    else:
+        shapes["table"] = (rows, params.table.shape[-1])
+    for name, shape in shapes.items():
+        part = getattr(params, name)
+        if part is not None and part.shape != shape:
+            raise InputError(
+                f"`{name}` of the comparator must have shape {shape} for these data, "
+                f"got {part.shape}."
+            )
 
 
 def margin(params: Any, example: Sentence, predicted: jax.Array) -> jax.Array:

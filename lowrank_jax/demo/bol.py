@@ -10,18 +10,16 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax import data, loops, metrics, streams
-from lowrank_jax.certify import comparator, regret
+from lowrank_jax import certify, data, loops, metrics, streams
 from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.demo import Row, Size
 from lowrank_jax.estimators import labelling
 from lowrank_jax.features import Encoder, read_template, with_orders
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online import bol, mira, perceptron
-from lowrank_jax.theory.bol.regret import AlongRounds, along_rounds
+from lowrank_jax.theory.bol.regret import AlongRounds
 from lowrank_jax.types import Learner
 
 __all__ = ["TITLE", "Demo", "Regret", "run"]
@@ -140,8 +138,8 @@ def run(size: Size, tell: Callable[[Row], None]) -> Demo:
         rows=[row for done in (first, second, third, block) for row in done.rows],
         predicted=block.predicted,
         regrets=[
-            _regret("sp", "sp", task, first, fixed),
-            _regret("bol block", "block", task, block, fixed),
+            _regret("sp", task, first, fixed),
+            _regret("bol block", task, block, fixed),
         ],
         spectra={
             "sp: the weights": _energy(first.state.params.first),
@@ -194,50 +192,20 @@ def _run(task: _Task, model: Any, learner: Learner, ends: _Ends) -> _Run:
     return _Run(done.state, traces, params, predicted[name], rows)
 
 
-_margins = jax.jit(comparator.margins)
-
-
-def _regret(
-    name: str, variant: str, task: _Task, run: _Run, fixed: linear.Params
-) -> Regret:
-    """Compare the losses of a run with C = 1 with their certificate (DR-B4).
+def _regret(name: str, task: _Task, run: _Run, fixed: linear.Params) -> Regret:
+    """Compare the losses of a run with their certificate (DR-B4).
 
     The comparator is the multiple of the fixed model that bounds the loss best.
     """
-    key, others = jax.random.key(_SEED), []
-    for index, trace in enumerate(run.traces):
-        order = loops.pass_order(key, index, task.train.num_examples)
-        others.append(_margins(fixed, task.train, order, trace.predicted))
-    is_mistake = np.concatenate([trace.is_mistake for trace in run.traces])
-    margin, other, conjugate = (
-        np.concatenate(parts).astype(np.float64)
-        for parts in (
-            [trace.margin for trace in run.traces],
-            others,
-            [trace.conjugate for trace in run.traces],
-        )
-    )
-    # Along the way a few power steps estimate it; at the end it is exact.
-    conjugate[-1] = regret.conjugate(run.state).value
-    space = task.train.space
-    penalty = float(comparator.penalty(fixed, space, variant=variant))
-    size = regret.best_multiple(other[is_mistake], penalty, 1.0)
-    losses = np.where(is_mistake, np.maximum(1 - size * other, 0), 0)
-    with jax.enable_x64(True):
-        along = along_rounds(
-            jnp.asarray(margin),
-            jnp.asarray(is_mistake),
-            step_size=1.0,
-            conjugate=jnp.asarray(conjugate),
-            comparator_losses=jnp.asarray(losses),
-            comparator_penalty=size**2 * penalty,
-        )
+    given = (run.state, run.traces, task.train, fixed)
+    options: Any = {"key": jax.random.key(_SEED), "hindsight": True}
+    found = certify.regret(*given, **options)
     return Regret(
         name=name,
-        along=jax.device_get(along),
-        loss=float(np.where(is_mistake, np.maximum(1 - margin, 0), 0).sum()),
-        comparator=float(losses.sum()),
-        best_step_size=is_mistake.sum() / (2 * conjugate[-1]),  # DR-B8
+        along=certify.along(*given, **options),
+        loss=found.loss,
+        comparator=found.comparator_loss,
+        best_step_size=found.best_step_size,
     )
 
 

@@ -78,28 +78,21 @@ class Certifier:
         import jax
         import numpy as np
 
-        from lowrank_jax import loops
-        from lowrank_jax.certify import regret
+        from lowrank_jax import certify
 
         began = time.perf_counter()
         settings, outcome = tagger.hyperparameters_, run.outcome
         params = tagger.params_ if self._comparator is None else self._comparator
         step_size = float(settings["step_size"])
         with jax.enable_x64(tagger.dtype == np.float64):
-            key = jax.random.key(run.job.seed)
-            orders = [
-                loops.pass_order(key, index, run.job.num_examples)
-                for index in range(len(outcome.traces))
-            ]
             stream: Any = run.job.stream
-            found = regret.run_certificate(
+            found = certify.regret(
+                outcome.state,
                 outcome.traces,
-                orders,
                 stream,
                 params,
-                regret.conjugate(outcome.state),
-                step_size=step_size,
-                is_best_multiple=self.arguments.certify == "hindsight",
+                key=jax.random.key(run.job.seed),
+                hindsight=self.arguments.certify == "hindsight",
             )
         result = found._asdict()
         if found.spectrum is not None:
@@ -111,8 +104,8 @@ class Certifier:
             "comparator": self.arguments.certify,
             "variant": "sp" if learner == "sp" else settings["variant"],
             "rank": settings.get("rank", 1),
-            "step_size": step_size,
             **result,
+            "step_size": step_size,  # as it was given, not rounded to the precision
             "passes": [
                 {
                     key: entry[key]
@@ -153,9 +146,9 @@ class Certifier:
 
 def _look(state: Any) -> dict[str, Any]:
     """Return the exact spectrum of a state."""
-    from lowrank_jax.certify import regret
+    from lowrank_jax import certify
 
-    ended = regret.conjugate(state)
+    ended = certify.conjugate(state)
     assert ended.spectrum is not None
     return {"conjugate": ended.value, "spectrum": ended.spectrum._asdict()}
 

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowrank_jax import loops, streams
-from lowrank_jax.certify import comparator, regret
+from lowrank_jax import certify, loops, streams
+from lowrank_jax.certify import comparator
 from lowrank_jax.checks import InputError
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online import bol, perceptron
@@ -42,6 +42,14 @@ def finished(kind, dtype=jnp.float64):
     orders = [loops.pass_order(key, i, task().num_sentences) for i in range(2)]
     params = jax.jit(module.final_params)(done.state)
     return corpus, traces, orders, done.state, params
+
+
+def certified(kind, *, dtype=jnp.float64, params=None, **options):
+    """Certify the run, from its key."""
+    corpus, traces, _, state, own = finished(kind, dtype)
+    params = own if params is None else params
+    options = {"key": jax.random.key(3)} | options
+    return certify.regret(state, traces, corpus, params, **options)
 
 
 def dense(params, space):
@@ -89,13 +97,12 @@ def half_conjugate(theta, variant, rank):
 @pytest.mark.parametrize("kind", KINDS)
 def test_run_certificate_equals_plain_sums(kind):
     """DR-B4, DR-B8: losses of both, conjugate, bound, from written-out features."""
-    corpus, traces, orders, state, params = finished(kind)
+    corpus, traces, _, state, params = finished(kind)
     made, space = settings_of(kind), corpus.space
-    ended = regret.conjugate(state)
+    ended = certify.conjugate(state)
     assert (ended.variant, ended.rank) == (made["variant"], made["rank"])
-    found = regret.run_certificate(
-        traces, orders, corpus, params, ended, step_size=STEP
-    )
+    found = certified(kind)
+    assert found.step_size == STEP
     deltas = list(differences(kind))
     assert found.num_mistakes == len(deltas) > 15
     theta = functools.reduce(
@@ -129,13 +136,11 @@ def test_run_certificate_equals_plain_sums(kind):
 
 @pytest.mark.parametrize("kind", ["sp", "block"])
 def test_a_run_in_single_precision_is_certified_too(kind):
-    corpus, traces, orders, state, params = finished(kind, jnp.float32)
-    ended = regret.conjugate(state)
+    *_, state, _ = finished(kind, jnp.float32)
+    ended = certify.conjugate(state)
     carried = float(state.conjugate)  # of "block" by power steps, so too small
     assert carried / ended.value == pytest.approx(1, rel=1e-5 if kind == "sp" else 0.1)
-    found = regret.run_certificate(
-        traces, orders, corpus, params, ended, step_size=STEP
-    )
+    found = certified(kind, dtype=jnp.float32)
     assert found.holds and found.num_mistakes > 3
     assert found.regret < found.certificate
 
@@ -154,11 +159,8 @@ def test_a_trace_norm_charges_a_linear_comparator_of_rank_1_blocks():
 
 def test_last_iterate_attains_the_linear_bound():
     """Fenchel-Young is an equality at the mirror map: the certificate is attained."""
-    corpus, traces, orders, state, _ = finished("sp")
-    ended = regret.conjugate(state)
-    found = regret.run_certificate(
-        traces, orders, corpus, state.params, ended, step_size=STEP
-    )
+    *_, state, _ = finished("sp")
+    found = certified("sp", params=state.params)
     np.testing.assert_allclose(found.linear_regret, found.certificate, rtol=1e-10)
 
 
@@ -169,27 +171,14 @@ def test_best_multiple_is_the_least_on_a_grid():
     def value(size):
         return np.maximum(1 - size * margins, 0).sum() + size**2 * penalty / STEP
 
-    best = regret.best_multiple(margins, penalty, STEP)
+    best = certify.best_multiple(margins, penalty, STEP)
     assert value(best) <= min(value(size) for size in np.linspace(0, 5, 5001)) + 1e-12
-    assert regret.best_multiple(-np.abs(margins), penalty, STEP) < 1e-12
-    assert regret.best_multiple(margins, 0.0, STEP) == 0
+    assert certify.best_multiple(-np.abs(margins), penalty, STEP) < 1e-12
+    assert certify.best_multiple(margins, 0.0, STEP) == 0
 
 
 def test_hindsight_is_no_worse_than_the_model_itself():
-    corpus, traces, orders, state, params = finished("block")
-    ended = regret.conjugate(state)
-    own, best = (
-        regret.run_certificate(
-            traces,
-            orders,
-            corpus,
-            params,
-            ended,
-            step_size=STEP,
-            is_best_multiple=wants_best,
-        )
-        for wants_best in (False, True)
-    )
+    own, best = (certified("block", hindsight=wanted) for wanted in (False, True))
     assert best.holds
     gap = own.comparator_loss + own.certificate
     assert best.comparator_loss + best.certificate < gap
@@ -208,11 +197,12 @@ def test_margins_of_a_run_are_those_of_its_rounds_one_by_one():
 
 
 def test_a_learner_that_records_nothing_is_refused():
-    corpus, traces, orders, state, params = finished("block")
+    corpus, traces, _, state, params = finished("block")
     silent = [trace._replace(predicted=None) for trace in traces]
-    ended = regret.conjugate(state)
     with pytest.raises(InputError, match="record"):
-        regret.run_certificate(silent, orders, corpus, params, ended, step_size=STEP)
+        certify.regret(state, silent, corpus, params, key=jax.random.key(3))
+    with pytest.raises(InputError, match="record"):
+        certify.run(bol.learner(), task(), key=jax.random.key(3), num_passes=1)
 
 
 def test_spectrum_tells_ties_and_blocks_in_use():
@@ -224,7 +214,7 @@ def test_spectrum_tells_ties_and_blocks_in_use():
 
     nothing = dict.fromkeys(bol.State._fields)
     state = bol.State(**nothing | {"blocks": jnp.asarray(blocks), "params": params})
-    found = regret.conjugate(state)
+    found = certify.conjugate(state)
     assert found.value == pytest.approx((4 + 9 + 1) / 2, rel=1e-12)
     assert found.spectrum.num_blocks == 3
     assert found.spectrum.sigma_1 == pytest.approx(3)
@@ -252,11 +242,8 @@ def test_a_run_from_a_uniform_start_is_certified(settings):
     )
     done = list(loops.passes(learner, corpus, key=key, num_passes=2))
     traces, state = [one.trace for one in done], done[-1].state
-    orders = [loops.pass_order(key, i, corpus.num_examples) for i in range(2)]
-    params, ended = bol.final_params(state), regret.conjugate(state)
-    found = regret.run_certificate(
-        traces, orders, corpus, params, ended, step_size=STEP
-    )
+    params = bol.final_params(state)
+    found = certify.regret(state, traces, corpus, params, key=key)
     start = settings.get("start", 0.0)
     theta = np.asarray(state.blocks)[:-1] + start
     begin = np.full(theta.shape[1:], start)
@@ -285,3 +272,53 @@ def test_a_variant_that_is_not_one_is_named():
     *_, params = finished("block")
     with pytest.raises(InputError, match="`variant` must be one of"):
         comparator.penalty(params, task().space, variant="blok")
+
+
+@pytest.mark.parametrize("kind", ["sp", "block"])
+def test_run_trains_and_certifies(kind):
+    """`run` equals `loops.train` followed by `regret`, by key or by order."""
+    module, settings = KINDS[kind]
+    learner = module.learner(
+        **settings, step_size=STEP, record=("predicted",), dtype=jnp.float64
+    )
+    key = jax.random.key(3)
+    done = certify.run(learner, task(), key=key, num_passes=2)
+    assert done.certificate == certified(kind)
+    order = np.concatenate([loops.pass_order(key, i, 14) for i in range(2)])
+    given = (done.state, done.trace, task(), done.params)
+    assert certify.regret(*given, order=order) == done.certificate
+    with pytest.raises(InputError, match="`key` or `order`"):
+        certify.regret(*given)
+
+
+@pytest.mark.parametrize("module", [bol, perceptron])
+def test_each_curve_lies_below_the_next(module):
+    """DR-B4, DR-B3, BOL-P4 along the rounds of a run on sentences."""
+    settings = {"num_power_steps": 64} if module is bol else {}
+    learner = module.learner(
+        step_size=STEP, record=("predicted", "curvature"), dtype=jnp.float64, **settings
+    )
+    key = jax.random.key(3)
+    done = certify.run(learner, task(), key=key, num_passes=2)
+    found = certify.along(done.state, done.trace, task(), done.params, key=key)
+    np.testing.assert_allclose(found.regret[-1], done.certificate.regret, rtol=1e-10)
+    bound = done.certificate.certificate
+    np.testing.assert_allclose(found.certificate[-1], bound, rtol=1e-6)
+    room = 1e-9 * found.scale
+    assert (found.regret <= found.certificate + room).all()
+    assert (found.certificate <= found.tight + room).all()
+    assert (found.tight <= found.paper + room).all()
+    assert np.isfinite(found.paper).all()
+    silent = certify.along(
+        done.state, done.trace._replace(curvature=None), task(), done.params, key=key
+    )
+    assert np.isinf(silent.tight).all()
+
+
+def test_a_comparator_of_another_space_is_refused():
+    other = random_task(("01", "0", "1", "0"), has_transitions=False)
+    params = linear.zeros(other.space, jnp.float64)._replace(zero=jnp.zeros((4, 3)))
+    with pytest.raises(InputError, match="`zero` of the comparator must have shape"):
+        certified("sp", params=params)
+    with pytest.raises(InputError, match="A comparator is a models.linear.Params"):
+        certified("sp", params=jnp.zeros(3))

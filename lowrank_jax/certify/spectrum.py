@@ -1,0 +1,151 @@
+r"""The exact conjugate of a state, from the singular values of its dual."""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from lowrank_jax.checks import InputError
+from lowrank_jax.models import bilinear
+from lowrank_jax.online import bol, perceptron
+from lowrank_jax.online.bol import paper_global
+
+__all__ = ["Conjugate", "Dual", "Spectrum", "conjugate", "dual", "squares"]
+
+
+class Spectrum(NamedTuple):
+    """Summary of the singular values of the dual's blocks."""
+
+    num_blocks: int  # blocks that are not zero
+    participation: float  # (sum s_1^2)^2 / sum s_1^4: blocks in use, in effect
+    sigma_1: float  # the largest of all
+    median_ratio: float  # sigma_{r+1} / sigma_r, median over the blocks
+    max_ratio: float
+    share_of_ties: float  # share of blocks with a ratio above 0.999
+    global_ratio: float  # sigma_2 / sigma_1 of Theta as one matrix
+
+
+class Conjugate(NamedTuple):
+    """Exact value of the conjugate, and the spectrum it was computed from."""
+
+    value: float  # F*(Theta) - F*(Theta_0)
+    spectrum: Spectrum | None  # None without first-order blocks
+    variant: str  # "sp", or the variant of BOL whose mirror map it is
+    rank: int  # r, rank of the blocks
+    start: float = 0.0  # c_0 of Theta_0 = c_0 11'
+
+
+class Dual(NamedTuple):
+    """Theta of a state less its start; a part that the model lacks is None."""
+
+    zero: jax.Array | None  # (K + 1, S)
+    first: jax.Array | None  # (K + 1, S, S + 1)
+    transitions: jax.Array | None  # (S, S + 1)
+
+
+def dual(state: Any) -> Dual:
+    """Return the dual of a state of `online.bol` or `online.perceptron`."""
+    if isinstance(state, perceptron.State):
+        return Dual(*state.params)
+    if isinstance(state, bol.State):
+        zero = state.params.table[:, : state.blocks.shape[1]]
+        return Dual(zero, state.blocks, state.params.transitions)
+    raise InputError(
+        "A certificate is for states of online.bol and online.perceptron, got "
+        f"{type(state).__module__}.{type(state).__name__}."
+    )
+
+
+def conjugate(state: bol.State | perceptron.State) -> Conjugate:
+    r"""Return :math:`F^*(\Theta) - F^*(\Theta_0)` of a state, from singular values.
+
+    The running `State.conjugate` of the variants ``"block"`` and ``"paper"`` comes from
+    a few power steps and is a lower bound. A certificate uses this exact value.
+
+    Args:
+      state: State of `online.bol` or `online.perceptron`. The variant and the rank are
+        read off the state.
+    """
+    if isinstance(state, perceptron.State):
+        parts = jax.tree.leaves(state.params)
+        return Conjugate(sum(squares(part) for part in parts) / 2, None, "sp", 1)
+    is_block = state.sigma is None and not isinstance(state.pair, paper_global.Pair)
+    variant = "block" if is_block else bol.variant_of(state)
+    rank = bilinear.rank_of(state.params.table, state.blocks.shape[1])
+    is_row, start = np.array(_rows_in_use(state.blocks)), 0.0
+    if state.start is not None:
+        start = float(state.start)
+        is_row[:] = is_row.any(axis=1, keepdims=True)
+    values = _singular_values(np.asarray(state.blocks), is_row, start)
+    total = squares(state.params.table, state.blocks.shape[1])
+    if state.params.transitions is not None:
+        total += squares(state.params.transitions)
+    energies = (values[:, :rank] ** 2).sum(1) - start**2 * state.blocks[0].size
+    first_order = energies.sum() if is_block else energies.max(initial=0)
+    value = (total + float(first_order)) / 2
+    return Conjugate(value, _spectrum(values, rank), variant, rank, start)
+
+
+def _singular_values(
+    blocks: np.ndarray, is_row: np.ndarray, start: float = 0.0
+) -> np.ndarray:
+    """Return the (n, S) singular values of the n blocks that have moved.
+
+    They come from Gram matrices. Most blocks were touched at a few labels only. Blocks
+    are therefore grouped by their number of nonzero rows, and only those rows are read.
+
+    Args:
+      blocks: (K + 1, S, S + 1).
+      is_row: (K + 1, S) bool, True for rows that are not zero.
+      start: Number that is added to each entry.
+    """
+    num_rows = is_row.sum(axis=1)
+    values = np.zeros((int((num_rows > 0).sum()), blocks.shape[1]))
+    done = 0
+    for number in np.unique(num_rows[num_rows > 0]).tolist():
+        group = np.flatnonzero(num_rows == number)
+        for first in range(0, len(group), 4096):
+            some = group[first : first + 4096]
+            place = np.nonzero(is_row[some])[1]
+            rows = blocks[np.repeat(some, number), place].astype(np.float64)
+            rows = rows.reshape(len(some), number, -1) + start
+            squares = np.linalg.eigvalsh(rows @ rows.transpose(0, 2, 1))
+            roots = np.sqrt(np.maximum(squares[:, ::-1], 0))
+            values[done : done + len(some), :number] = roots
+            done += len(some)
+    return values
+
+
+def _spectrum(values: np.ndarray, rank: int) -> Spectrum:
+    if not len(values):
+        return Spectrum(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    top = values[:, 0]
+    ratios = np.zeros(len(values))
+    if rank < values.shape[1]:
+        last = values[:, rank - 1]
+        ratios = values[:, rank] / np.where(last > 0, last, 1)
+    two = np.sort(values.ravel())[-2:]
+    return Spectrum(
+        num_blocks=len(values),
+        participation=float((top**2).sum() ** 2 / (top**4).sum()),
+        sigma_1=float(top.max()),
+        median_ratio=float(np.median(ratios)),
+        max_ratio=float(ratios.max()),
+        share_of_ties=float((ratios > 0.999).mean()),
+        global_ratio=float(two[0] / two[1]),
+    )
+
+
+_rows_in_use = jax.jit(lambda blocks: (blocks != 0).any(axis=2))
+
+
+def squares(table: jax.Array, num_columns: int | None = None) -> float:
+    """Return the sum of squares of the first columns; rows are added up in double."""
+    return float(np.asarray(_row_squares(table, num_columns), np.float64).sum())
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def _row_squares(table: jax.Array, num_columns: int | None) -> jax.Array:
+    kept = table[:, :num_columns]
+    return (kept * kept).reshape(len(table), -1).sum(axis=1)
