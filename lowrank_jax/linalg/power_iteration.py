@@ -9,14 +9,20 @@ and the best approximation of rank :math:`r` is :math:`(\Theta_k V) V^\top` for 
 orthonormal basis :math:`V` of the leading right subspace: no further rotation is
 needed for the mirror map (BOL-P2, DR-B5). After :math:`\tau` steps the error falls as
 :math:`(\sigma_{r+1}/\sigma_r)^{2\tau}`.
+
+For few labels, squaring the Gram matrix twelve times does the work of 4,096 steps from
+any start (`exact_subspace`): then the map is a function of :math:`\Theta_k` alone.
 """
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
-__all__ = ["Subspace", "leading_subspace", "orthonormalise"]
+__all__ = ["Subspace", "exact_subspace", "leading_subspace", "orthonormalise"]
+
+_NUM_SQUARINGS = 12
 
 
 class Subspace(NamedTuple):
@@ -35,8 +41,14 @@ def leading_subspace(
     Args:
       blocks: (num_blocks, m, n).
       start: (num_blocks, rank, n), need not be orthonormal.
-      num_steps: Number of steps, at least 1. Static.
+      num_steps: Number of steps. 0 takes the exact subspace and ignores all of `start`
+        but its rank. Static.
     """
+    if num_steps == 0:
+        exact = exact_subspace(blocks, start.shape[1])
+        # Depends on what was read: a caller that reads `start` from a table and writes
+        # the result there makes no copy of the whole table.
+        start, num_steps = jnp.where(jnp.isnan(start), start, exact), 1
     right = start
     for _ in range(num_steps):
         previous = right
@@ -48,6 +60,48 @@ def leading_subspace(
     move = right - previous / jnp.where(length > 0, length, 1)
     residual = jnp.sqrt((move * move).sum(axis=2)).max(axis=1)
     return Subspace(left, right, residual)
+
+
+def exact_subspace(blocks: jax.Array, rank: int) -> jax.Array:
+    """Return the leading right singular vectors, (num_blocks, rank, n), one by one.
+
+    Powers of the Gram matrix tend to the projector on its leading eigenvector. A column
+    of the projector is the left vector. Where the leading values tie, it is one vector
+    of their subspace.
+
+    Args:
+      blocks: (num_blocks, m, n), with m small.
+      rank: Number of vectors. Static.
+    """
+    found = []
+    for _ in range(rank):
+        power = _gram(blocks)
+        power = lax.fori_loop(
+            0, _NUM_SQUARINGS, lambda _, it: _gram(_scaled(it)), power
+        )
+        diagonal = jnp.diagonal(power, axis1=1, axis2=2)
+        is_best = jax.nn.one_hot(diagonal.argmax(axis=1), power.shape[1], dtype=bool)
+        left = jnp.where(is_best[:, None, :], power, 0).sum(axis=2)
+        right = orthonormalise(_times("kuv,ku->kv", blocks, left[:, None]))[:, 0]
+        found.append(right)
+        if len(found) < rank:
+            image = jnp.einsum("kuv,kv->ku", blocks, right)
+            blocks = blocks - image[:, :, None] * right[:, None, :]
+    return jnp.stack(found, axis=1)
+
+
+def _gram(blocks: jax.Array) -> jax.Array:
+    """Return each block times its transpose.
+
+    As a sum it takes a tenth of the time of small matrix products on a CPU.
+    """
+    return (blocks[:, :, None, :] * blocks[:, None, :, :]).sum(axis=3)
+
+
+def _scaled(power: jax.Array) -> jax.Array:
+    """Return each matrix with trace 1; a zero matrix stays zero."""
+    trace = jnp.trace(power, axis1=1, axis2=2)[:, None, None]
+    return power / jnp.where(trace > 0, trace, 1)
 
 
 def _times(subscripts: str, blocks: jax.Array, vectors: jax.Array) -> jax.Array:

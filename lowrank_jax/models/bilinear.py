@@ -28,8 +28,10 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lowrank_jax import checks
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import Scores
+from lowrank_jax.models import linear
 from lowrank_jax.streams import sentences
 from lowrank_jax.types import Sentence
 
@@ -43,6 +45,7 @@ __all__ = [
     "scores",
     "split",
     "stride",
+    "truncated",
     "width",
     "with_transitions",
     "zeros",
@@ -150,6 +153,24 @@ def join(left: jax.Array, right: jax.Array) -> jax.Array:
     )
     gap = width(num_labels, rank) - num_labels - columns.shape[1]
     return jnp.pad(columns, ((0, 0), (0, gap)))
+
+
+def truncated(params: linear.Params, rank: int) -> Params:
+    """Return the linear model with each first-order block cut to a rank, by an SVD.
+
+    Args:
+      params: Model with first-order weights.
+      rank: Rank of the blocks, at most the number of labels. Static.
+    """
+    assert params.first is not None
+    labels = params.first.shape[1]
+    checks.whole(rank=rank)
+    checks.at_most(labels, rank=rank)
+    left, sigma, right = jnp.linalg.svd(params.first, full_matrices=False)
+    left = (left * sigma[:, None, :])[:, :, :rank].swapaxes(1, 2)
+    zero = jnp.zeros_like(left[:, 0]) if params.zero is None else params.zero
+    table = jnp.concatenate([zero, join(left, right[:, :rank])], axis=1)
+    return Params(table.at[-1].set(0), params.transitions, jnp.ones((), table.dtype))
 
 
 def positions(

@@ -63,3 +63,32 @@ def test_dependent_vectors_are_dropped_not_made_of_noise():
     basis = np.asarray(linalg.orthonormalise(jnp.asarray(vectors)))[0]
     assert not basis[1].any()
     np.testing.assert_allclose(basis[[0, 2]] @ basis[[0, 2]].T, np.eye(2), atol=1e-12)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("shape", [(4, 5), (6, 3)])
+def test_no_steps_take_the_exact_subspace(shape, rank):
+    """Whatever the start; the gap of 2 % would need hundreds of steps."""
+    rng = np.random.default_rng(0)
+    blocks = with_spectrum(rng, 7, shape, np.array([4.0, 3.92, 3.84]))
+    found = linalg.leading_subspace(
+        jnp.asarray(blocks), jnp.zeros((7, rank, shape[1])), num_steps=0
+    )
+    u, values, vt = np.linalg.svd(blocks)
+    best = np.einsum("kur,kr,krv->kuv", u[..., :rank], values[:, :rank], vt[:, :rank])
+    ours = np.einsum("kru,krv->kuv", found.left, found.right)
+    np.testing.assert_allclose(ours, best, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_exact_energy_of_small_integers(dtype):
+    """Zero blocks, ties and blocks of low rank are the rule in a dual of counts."""
+    rng = np.random.default_rng(0)
+    blocks = rng.integers(-2, 3, size=(2000, 4, 5)) * (rng.random((2000, 1, 1)) < 0.9)
+    blocks[:500] *= rng.random((500, 4, 5)) < 0.3
+    start = jnp.zeros((2000, 1, 5), dtype)
+    found = linalg.leading_subspace(jnp.asarray(blocks, dtype), start, num_steps=0)
+    length = np.linalg.norm(found.left[:, 0], axis=1)
+    sigma = np.linalg.svd(blocks, compute_uv=False)
+    np.testing.assert_allclose(length, sigma[:, 0], rtol=2e-5, atol=1e-6)
+    assert (sigma[:, 0] - sigma[:, 1] < 1e-9).sum() > 200  # zeros and ties are there

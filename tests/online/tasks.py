@@ -14,6 +14,7 @@ def random_task(
     shared=False,
     num_sentences=14,
     max_length=8,
+    num_labels=3,
 ):
     """Random ids and labels: nothing to learn, so mistakes never end.
 
@@ -21,7 +22,7 @@ def random_task(
     two columns may hold the same feature.
     """
     rng = np.random.default_rng(seed)
-    num_features, num_labels = 12, 3
+    num_features = 12
     lengths = rng.integers(1, max_length + 1, num_sentences)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
     columns = len(orders)

@@ -92,7 +92,9 @@ def learner(
         ``"none"`` takes the last iterate. The default is ``"dual"``, or ``"factors"``
         for ``"paper"``.
       num_power_steps: Number of subspace iterations per round on each touched block,
-        for the mirror map of ``"block"`` and for sigma_1 of ``"paper"``. Static.
+        for the mirror map of ``"block"`` and for sigma_1 of ``"paper"``. 0 takes the
+        exact leading subspace, for at most 16 labels: then the mirror map is a function
+        of Theta alone. Static.
       num_inner_steps: R of Algorithm 2, for ``"paper"``. Static.
       start: :math:`c_0` of :math:`\Theta_0 = c_0 11^\top` (DR-B11), zero or more, for
         ``"block"`` and for ``"paper"`` with ``divisor="block"``. The uniform block is
@@ -112,9 +114,8 @@ def learner(
       dtype: Type of the weights.
     """
     checks.choice(VARIANTS, variant=variant)
-    checks.whole(
-        rank=rank, num_power_steps=num_power_steps, num_inner_steps=num_inner_steps
-    )
+    checks.whole(rank=rank, num_inner_steps=num_inner_steps)
+    checks.whole(least=0, num_power_steps=num_power_steps)
     checks.positive(step_size=step_size)
     checks.non_negative(start=start)
     checks.choice(DIVISORS, divisor=divisor)
@@ -149,6 +150,8 @@ def learner(
 
     def init(key: jax.Array, example: Sentence) -> State:
         prior = jnp.asarray(start, dtype)
+        if num_power_steps == 0:
+            checks.at_most(16, num_labels=example.space.num_labels)
         state = _start(key, example, variant, rank, averaging, divisor, prior)
         step = jnp.asarray(step_size, dtype)
         return state._replace(start=prior if has_start else None, step_size=step)

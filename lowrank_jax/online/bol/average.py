@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from lowrank_jax import checks
 from lowrank_jax.linalg import max_tree
 from lowrank_jax.linalg.power_iteration import Subspace, leading_subspace
 from lowrank_jax.models import bilinear, linear
@@ -20,19 +21,29 @@ __all__ = ["final_params"]
 
 
 def final_params(
-    state: State, *, num_power_steps: int = 64, chunk_size: int = 256
+    state: State,
+    *,
+    rank: int | None = None,
+    num_power_steps: int = 64,
+    chunk_size: int = 256,
 ) -> bilinear.Params | linear.Params:
     """Return the model to predict with, averaged as the learner was told to.
 
-    The mean of W has blocks of full rank: it is a linear model.
+    The mean of W has blocks of full rank: it is a linear model unless a rank is given.
 
     Args:
       state: State of any variant.
+      rank: Rank to which each block of the mean of W is cut, by an SVD. The result is
+        then a bilinear model. Only with ``averaging="weights"``. Static.
       num_power_steps: Approximate limit on the steps of subspace iteration for the
         mirror map of the average. A chunk of blocks stops when it has converged.
       chunk_size: Number of blocks mapped at a time; it bounds the memory.
     """
     params, sums = state.params, state.sums
+    if rank is not None and (sums is None or sums.weights is None):
+        raise checks.InputError(
+            f"`rank` of the final model needs averaging='weights', got rank={rank}."
+        )
     if sums is None:
         return params
     labels = state.blocks.shape[1]
@@ -41,7 +52,8 @@ def final_params(
     if transitions is not None and sums.transitions is not None:
         transitions = transitions - sums.transitions / num_rounds
     if sums.weights is not None:
-        return _mean_weights(state, transitions)
+        mean = _mean_weights(state, transitions)
+        return mean if rank is None else bilinear.truncated(mean, rank)
     if sums.blocks is not None:
         zero = params.table[:, :labels] - sums.table / num_rounds
         if state.sigma is not None:

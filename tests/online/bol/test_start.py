@@ -185,11 +185,12 @@ def test_mean_of_w_is_over_what_the_rounds_predicted_with(name, prior):
 
 
 @pytest.mark.parametrize("name", SPACES)
-def test_a_start_equals_mirror_descent_in_plain_loops(name):
+@pytest.mark.parametrize("num_steps", [0, 200])
+def test_a_start_equals_mirror_descent_in_plain_loops(name, num_steps):
     """DR-B11: W is the leading part of Theta, and F* grows from that of the start."""
     sequences, prior = task(name), 1.5
     learner = bol.learner(
-        start=prior, averaging="weights", num_power_steps=200, dtype=jnp.float64
+        start=prior, averaging="weights", num_power_steps=num_steps, dtype=jnp.float64
     )
     state, _ = in_order(learner, sequences, 2)
     rounds = list(block_run(sequences, 2, 1.0, prior))
@@ -205,10 +206,47 @@ def test_a_start_equals_mirror_descent_in_plain_loops(name):
     np.testing.assert_allclose(state.conjugate, grown / 2, rtol=1e-6)
 
 
-def test_rank_2_keeps_the_start():
+@pytest.mark.parametrize("rank", [1, 2])
+def test_mean_of_w_is_cut_to_a_rank_on_request(rank):
+    """Each block's leading part, by an SVD in NumPy; other weights stay."""
+    sequences = task("both orders, transitions")
+    learner = bol.learner(start=1.5, averaging="weights", dtype=jnp.float64)
+    state, _ = in_order(learner, sequences, 2)
+    mean = bol.final_params(state)
+    cut = jax.jit(bol.final_params, static_argnames="rank")(state, rank=rank)
+    u, sigma, vt = np.linalg.svd(np.asarray(mean.first)[:-1], full_matrices=False)
+    assert sigma[:, rank].max() > 0.01  # there is something to cut
+    kept = [part[..., :rank] for part in (u, sigma, vt.swapaxes(1, 2))]
+    expected = np.einsum("kur,kr,kvr->kuv", *kept)
+    labels = sequences.space.num_labels
+    np.testing.assert_allclose(blocks_of(cut, labels), expected, atol=1e-10)
+    np.testing.assert_allclose(cut.table[:, :labels], mean.zero, atol=1e-12)
+    np.testing.assert_allclose(cut.transitions, mean.transitions, atol=1e-12)
+    assert (np.asarray(cut.table)[-1] == 0).all()
+    with pytest.raises(InputError, match="`rank` must be at most 3, got 4"):
+        bol.final_params(state, rank=4)
+    dual, _ = in_order(bol.learner(dtype=jnp.float64), sequences, 1)
+    with pytest.raises(InputError, match="needs averaging='weights', got rank=1"):
+        bol.final_params(dual, rank=1)
+
+
+def test_exact_pairs_are_for_few_labels():
+    sequences = random_task(("1",), num_labels=17)
+    example = streams.sentences.stream(sequences).example(0)
+    learner = bol.learner(num_power_steps=0)
+    with pytest.raises(InputError, match="`num_labels` must be at most 16, got 17"):
+        learner.init(jax.random.key(0), example)
+
+
+@pytest.mark.parametrize("num_steps", [0, 100])
+def test_rank_2_keeps_the_start(num_steps):
     sequences = task("first order")
     learner = bol.learner(
-        rank=2, start=1.0, averaging="weights", num_power_steps=100, dtype=jnp.float64
+        rank=2,
+        start=1.0,
+        averaging="weights",
+        num_power_steps=num_steps,
+        dtype=jnp.float64,
     )
     state, _ = in_order(learner, sequences, 1)
     theta = np.asarray(state.blocks)[:-1] + 1.0
