@@ -10,13 +10,23 @@ import numpy as np
 
 __all__ = ["InputError", "at_most", "choice", "non_negative", "positive", "whole"]
 
+_MOST = 1200  # characters of a message
+
 
 class InputError(ValueError):
     """Bad input from the user: a file, a column or an argument.
 
     The message is one sentence that names the place, the value and what to do. The
-    command line prints it without a traceback and exits with status 2.
+    command line prints it without a traceback and exits with status 2. Whatever the
+    value, the message is one printable line, and a long one loses its middle.
     """
+
+    def __init__(self, message: str = "") -> None:
+        """Make one line of the message."""
+        line = "".join(c if c.isprintable() else _escaped(c) for c in str(message))
+        if len(line) > _MOST:
+            line = f"{line[: _MOST // 2]} ... {line[-_MOST // 4 :]}"
+        super().__init__(line)
 
 
 def positive(**values: object) -> None:
@@ -63,14 +73,22 @@ def choice(allowed: tuple[str, ...], **values: object) -> None:
             raise InputError(f"`{name}` must be one of {words}, got {value!r}.")
 
 
+def _escaped(character: str) -> str:
+    """Return a character as Python writes it; a line break becomes a blank."""
+    return " " if character in "\n\r" else repr(character)[1:-1]
+
+
 def _concrete(name: str, value: object) -> np.ndarray:
     """Return a value as an array, empty if it is traced, a function or None."""
     none = np.zeros(0)
     if value is None or callable(value):
         return none
     try:
-        return np.asarray(value, np.float64)
+        found = np.asarray(value)
     except TypeError:  # raised by JAX for a traced value
         return none
-    except ValueError:
-        raise InputError(f"`{name}` must be a number, got {value!r}.") from None
+    except ValueError:  # rows of several lengths
+        found = np.zeros(0, object)
+    if found.dtype.kind in "biufV":  # V: bfloat16
+        return found.astype(np.float64)
+    raise InputError(f"`{name}` must be a number, got {value!r}.")

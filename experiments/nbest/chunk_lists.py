@@ -27,7 +27,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.data import Corpus, data_folders, find, read_conll
 from lowrank_jax.data.lists import Lists
 from lowrank_jax.features import Encoder, read_template
-from lowrank_jax.store import files
+from lowrank_jax.store import arrays as files
 from lowrank_jax.streams.sentences import stream
 
 __all__ = [

@@ -82,7 +82,12 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:  # a full disk, a folder without permission
         place = f"{error.filename}: " if error.filename else ""
         reason = error.strerror or str(error)
-        print(f"lowrank-jax: {place}{reason}.", file=sys.stderr)
+        told = InputError(f"{place}{reason}; make room or name another place.")
+        print(f"lowrank-jax: {told}", file=sys.stderr)
+        return 2
+    except MemoryError as error:
+        told = InputError(f"the memory is not enough ({error}); take fewer data.")
+        print(f"lowrank-jax: {told}", file=sys.stderr)
         return 2
 
 
@@ -96,7 +101,8 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print one sentence and exit with status 2."""
-        print(f"{self.prog}: {message}; see {self.prog} --help.", file=sys.stderr)
+        told = InputError(f"{self.prog}: {message}; see {self.prog} --help.")
+        print(told, file=sys.stderr)
         raise SystemExit(2)
 
 

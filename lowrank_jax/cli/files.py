@@ -10,6 +10,7 @@ import tempfile
 from typing import TYPE_CHECKING, Any
 
 from lowrank_jax.checks import InputError
+from lowrank_jax.store.files import check_path
 
 if TYPE_CHECKING:
     from lowrank_jax.data.corpus import Corpus
@@ -31,13 +32,30 @@ _SUFFIXES = ("", ".xz", ".gz")
 
 
 def add_data_dir(parser: argparse.ArgumentParser) -> None:
-    """Add the option ``--data-dir``."""
+    """Add the options of all commands that read data."""
     parser.add_argument(
         "--data-dir",
         metavar="DIR",
         help="folder of data files such as conll2000/train.txt, for names that are not "
         "a path; default: $LOWRANK_JAX_DATA, else the user's cache folder",
     )
+    parser.add_argument(
+        "--max-unpacked",
+        metavar="BYTES",
+        type=_set_limit,
+        help="largest size of an unpacked file; default: $LOWRANK_JAX_MAX_UNPACKED, "
+        "else 50 times the packed size and at least 16 MiB",
+    )
+
+
+def _set_limit(text: str) -> int:
+    """Read the limit and set it for this process."""
+    from lowrank_jax.cli.options import count
+    from lowrank_jax.store.files import MAX_UNPACKED
+
+    value = count(text)
+    os.environ[MAX_UNPACKED] = str(value)
+    return value
 
 
 def find_data(name: str, data_dir: str | None = None) -> str:
@@ -48,7 +66,7 @@ def find_data(name: str, data_dir: str | None = None) -> str:
         without ``.xz`` or ``.gz``.
       data_dir: Value of ``--data-dir``.
     """
-    if name == "-" or os.path.exists(name):
+    if name == "-" or os.path.exists(check_path(name)):
         return name
     from lowrank_jax.data import data_folders
 
@@ -88,7 +106,7 @@ def check_place(path: str | os.PathLike[str]) -> None:
     The nearest folder that exists is tried out by making a folder in it. Permission
     bits alone do not tell (read-only disks, quotas, the superuser).
     """
-    place = pathlib.Path(path).absolute()
+    place = check_path(path).absolute()
     above = place if place.is_dir() else place.parent
     while not above.exists():
         above = above.parent
@@ -161,12 +179,7 @@ def write_json(path: str | None, result: dict[str, Any]) -> None:
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a file atomically, and the folders above it."""
-    from lowrank_jax.store.files import replace_file
+    from lowrank_jax.store.files import write_bytes
 
     pathlib.Path(path).absolute().parent.mkdir(parents=True, exist_ok=True)
-    content = text.encode("utf-8", "backslashreplace")
-    replace_file(path, lambda file: _put(file, content))
-
-
-def _put(file: Any, content: bytes) -> None:
-    file.write(content)
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))

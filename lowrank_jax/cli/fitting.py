@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
+from lowrank_jax.checks import InputError
 from lowrank_jax.cli import files, output
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class Run:
 
         given = self._arguments
         self.read_seconds = time.perf_counter() - self._began
+        if given.resume:
+            _check_finished(given.model, job)
         self.job = job._replace(
             folder=pathlib.Path(given.model),
             checkpoint_seconds=given.checkpoint_seconds,
@@ -69,9 +72,47 @@ class Run:
         return self.outcome
 
 
+class Finished(Exception):
+    """The model folder holds the finished model of this very run."""
+
+
+def _check_finished(folder: str, job: "Job") -> None:
+    """Raise `Finished` if there is no more to do, or say why the run starts anew.
+
+    Args:
+      folder: Model folder.
+      job: Job that is to be resumed.
+    """
+    from lowrank_jax.estimators import training
+    from lowrank_jax.store.arrays import read_json
+    from lowrank_jax.store.files import CHECKPOINT
+
+    path = pathlib.Path(folder)
+    if (path / CHECKPOINT).exists() or not (path / "model.json").exists():
+        return
+    try:
+        about = read_json(path / "model.json")["training"]
+        settings, history = dict(about["run"]), list(about["history"])
+        has_converged = bool(history[-1].get("converged", False))
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return  # an older model, which does not say how it was made
+    differences = training.differences_of(settings, job.settings)
+    if differences:
+        raise InputError(
+            f"{folder} holds a finished model made with {' and '.join(differences)}; "
+            f"give the same arguments, or leave out --resume to replace it."
+        )
+    if len(history) == job.num_passes or (
+        has_converged and len(history) < job.num_passes
+    ):
+        raise Finished
+
+
 class System(Protocol):
     """One kind of data; made from the arguments of the command."""
 
+    #: The estimator; its class has ``load``.
+    estimator: Any
     #: Kind of the model folder.
     kind: str
     #: True if the learner makes many short steps.
@@ -106,17 +147,23 @@ def fit_command(arguments: argparse.Namespace, system: System) -> int:
     test_path = None if test is None else files.find_data(test, arguments.data_dir)
     files.check_json(arguments.json, arguments.model)
 
-    from lowrank_jax.store import folder
+    from lowrank_jax.store import folder, lock
 
     folder.check_target(arguments.model, system.kind)
     files.check_place(arguments.model)
     system.prepare()
     system.read(train_path, test_path)
-    try:
-        result = system.fit(run)
-    except Stopped as stopped:
-        return 128 + stopped.number
-    system.save(result)
+    with lock.hold(arguments.model):
+        try:
+            result = system.fit(run)
+            system.save(result)
+        except Stopped as stopped:
+            return 128 + stopped.number
+        except Finished:
+            output.note(f"{arguments.model} holds the finished model of this run.")
+            system.estimator = type(system.estimator).load(arguments.model)
+            result = dict(system.estimator.training_)
+            result["num_parameters"] = system.estimator.num_parameters
     place = output.summary_to(arguments.json)
     for line in system.lines(result):
         print(line, file=place)

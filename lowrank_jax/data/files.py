@@ -1,7 +1,9 @@
 """Text files: plain, ``.gz`` or ``.xz``, with or without a byte order mark.
 
 A file is read whole, so an error is reported with its line before any work is done. The
-name ``-`` stands for standard input.
+name ``-`` stands for standard input. A packed file that unpacks to more than 50 times
+its size (and 16 MiB) is refused; `store.files.most_unpacked` says how to raise the
+limit.
 """
 
 import gzip
@@ -9,15 +11,19 @@ import io
 import lzma
 import os
 import pathlib
+import stat
 import sys
 import zlib
-from typing import IO
+from typing import IO, Any
 
 from lowrank_jax.checks import InputError
+from lowrank_jax.store.files import check_unpacked, most_unpacked, open_file
 
 __all__ = ["open_text", "read_bytes", "read_text", "source_name"]
 
-_OPENERS = {".gz": gzip.open, ".xz": lzma.open}
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
+_MOST_PIPED = 1 << 30  # bytes of what has no size; the limit of packed files raises it
+_BLOCK = 1 << 20
 _BROKEN = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
 
 
@@ -40,25 +46,29 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     """
     name = source_name(path)
     if name == "standard input":
-        return sys.stdin.buffer.read()
-    try:
-        with _open_binary(path) as stream:
-            return stream.read()
-    except FileNotFoundError:
-        raise InputError(f"{name} does not exist; check the path.") from None
-    except IsADirectoryError:
-        raise InputError(f"{name} is a folder; name a file in it.") from None
-    except _BROKEN as error:  # before OSError, the base class of gzip.BadGzipFile
-        line = _last_readable_line(path)
-        raise InputError(
-            f"{name} is a truncated or damaged archive ({error}), readable up to line "
-            f"{line}; fetch or pack it again."
-        ) from None
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(
-            f"{name} cannot be read ({reason}); check its permissions."
-        ) from None
+        return _read(sys.stdin.buffer, name, max(_MOST_PIPED, most_unpacked(0)))
+    with open_file(path, has_size=False) as raw:
+        about = os.fstat(raw.fileno())
+        opener = _OPENERS.get(pathlib.Path(path).suffix.lower())
+        limit = most_unpacked(about.st_size)
+        if not stat.S_ISREG(about.st_mode):
+            limit = max(_MOST_PIPED, most_unpacked(0))
+        elif opener is None:
+            limit = max(limit, about.st_size)
+        try:
+            with opener(raw, "rb") if opener is not None else raw as stream:
+                return _read(stream, name, limit)
+        except _BROKEN as error:  # before OSError, the base class of gzip.BadGzipFile
+            line = _last_readable_line(path, opener)
+            raise InputError(
+                f"{name} is a truncated or damaged archive ({error}), readable up to "
+                f"line {line}; fetch or pack it again."
+            ) from None
+        except (OSError, MemoryError) as error:
+            reason = getattr(error, "strerror", None) or str(error) or "no memory"
+            raise InputError(
+                f"{name} cannot be read ({reason}); check its permissions."
+            ) from None
 
 
 def read_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> str:
@@ -108,16 +118,19 @@ def open_text(path: str | os.PathLike[str], encoding: str = "utf-8") -> IO[str]:
     return io.StringIO(read_text(path, encoding), newline=None)
 
 
-def _open_binary(path: str | os.PathLike[str]) -> IO[bytes]:
-    """Open a file for reading bytes, unpacked according to its suffix."""
-    opener = _OPENERS.get(pathlib.Path(path).suffix.lower(), open)
-    return opener(path, "rb")  # type: ignore[operator]
+def _read(stream: IO[bytes], name: str, limit: int) -> bytes:
+    """Read to the end, or to the limit."""
+    content = bytearray()
+    while block := stream.read(_BLOCK):
+        content += block
+        check_unpacked(name, len(content), limit)
+    return bytes(content)
 
 
-def _last_readable_line(path: str | os.PathLike[str]) -> int:
+def _last_readable_line(path: str | os.PathLike[str], opener: Any) -> int:
     """Count the complete lines of a broken archive up to its first bad byte."""
     num_lines = 0
-    with _open_binary(path) as stream:
+    with open_file(path) as raw, opener(raw, "rb") as stream:
         try:
             while block := stream.read(1 << 10):
                 num_lines += block.count(b"\n")

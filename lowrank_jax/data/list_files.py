@@ -25,6 +25,7 @@ from lowrank_jax import checks
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.files import open_text, source_name
 from lowrank_jax.data.lists import Lists
+from lowrank_jax.store.files import write_bytes
 
 __all__ = ["read_json_lists", "read_svmlight_lists", "write_json_lists"]
 
@@ -230,7 +231,7 @@ def write_json_lists(
     content = "".join(line + "\n" for line in lines).encode()
     suffix = pathlib.Path(path).suffix
     packed = _PACKERS[suffix](content) if suffix in _PACKERS else content
-    pathlib.Path(path).write_bytes(packed)
+    write_bytes(path, packed)
 
 
 def _short(value: np.float32) -> float:

@@ -1,18 +1,18 @@
 """Data sets of matrices: npz files with `x` (n, s, t) and `y` (n,)."""
 
 import os
-import zipfile
-import zlib
 from typing import NamedTuple
 
 import numpy as np
 
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
+from lowrank_jax.store.arrays import read_npz
 
 __all__ = ["Matrices", "read_matrices"]
 
 _SPLITS = ("train", "test")
+_WORDS = ("is not a readable npz file", "save it with numpy.savez(file, x=x, y=y)")
 
 
 class Matrices(NamedTuple):
@@ -63,7 +63,7 @@ def read_matrices(
         checks.choice(_SPLITS, split=split)
     if y is not None and x is None:
         raise InputError(f"`x` must be given if `y` is given, got only y={y!r}.")
-    arrays = _load(name)
+    arrays = read_npz(path, words=_WORDS)
     x, y = _choose_keys(arrays, name, x, y, split)
     values = _matrices(arrays[x], f"`{x}` of {name}", arrays.get("scale"))
     labels = None if y is None else arrays[y]
@@ -77,31 +77,6 @@ def read_matrices(
         )
     row_names = () if names is None else tuple(map(str, names.tolist()))
     return Matrices(values, labels, row_names)
-
-
-def _load(name: str) -> dict[str, np.ndarray]:
-    """Return all arrays of an npz file."""
-    try:
-        with open(name, "rb") as stream:
-            content = np.load(stream, allow_pickle=False)
-            if isinstance(content, np.ndarray):
-                raise InputError(
-                    f"{name} holds one bare array; save it with numpy.savez(file, x=x, "
-                    f"y=y)."
-                )
-            return {key: content[key] for key in content.files}
-    except FileNotFoundError:
-        raise InputError(f"{name} does not exist; check the path.") from None
-    except IsADirectoryError:
-        raise InputError(f"{name} is a folder; name a file in it.") from None
-    except InputError:
-        raise
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-        reason = " ".join(str(error).split()).rstrip(".")
-        raise InputError(
-            f"{name} is not a readable npz file ({reason}); save it with "
-            f"numpy.savez(file, x=x, y=y)."
-        ) from None
 
 
 def _choose_keys(
@@ -146,10 +121,21 @@ def _matrices(array: np.ndarray, what: str, scale: np.ndarray | None) -> np.ndar
         )
     if array.dtype.kind not in "fiub":
         raise InputError(f"{what} must hold real numbers, got dtype {array.dtype}.")
-    with np.errstate(over="ignore"):
+    if scale is not None:
+        fits = scale.dtype.kind in "fiub" and scale.ndim <= 3
+        fits = fits and all(
+            size in (1, whole)
+            for size, whole in zip(scale.shape[::-1], array.shape[::-1], strict=False)
+        )
+        if not fits:
+            raise InputError(
+                f"`scale` of the file must hold numbers that multiply {what} of shape "
+                f"{array.shape}, got {scale.dtype} of shape {scale.shape}."
+            )
+    with np.errstate(over="ignore", invalid="ignore"):
         values = array.astype(np.float32)
         if scale is not None:
-            values = values * np.float32(scale)
+            values *= scale.astype(np.float32)
     is_bad = ~np.isfinite(values)
     if is_bad.any():
         place = tuple(int(i) for i in np.argwhere(is_bad)[0])
@@ -161,7 +147,12 @@ def _matrices(array: np.ndarray, what: str, scale: np.ndarray | None) -> np.ndar
 
 
 def _check_labels(labels: np.ndarray, what: str, num_matrices: int, x: str) -> None:
-    """Check the shape of the labels and that none is missing."""
+    """Check the kind and the shape of the labels and that none is missing."""
+    if labels.dtype.kind not in "fiubU":
+        raise InputError(
+            f"{what} must hold numbers or text, got dtype {labels.dtype}; decode bytes "
+            "with y.astype(str)."
+        )
     if labels.shape != (num_matrices,):
         raise InputError(
             f"{what} must have shape ({num_matrices},), one label per matrix of `{x}`, "

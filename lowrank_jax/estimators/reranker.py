@@ -21,6 +21,7 @@ from lowrank_jax.features import mapping as mappings
 from lowrank_jax.models import tensor
 from lowrank_jax.models.candidates import best, linear_scores
 from lowrank_jax.store import folder as model_folder
+from lowrank_jax.store.arrays import check_arrays
 from lowrank_jax.store.files import Path
 
 __all__ = ["Reranker", "choose", "tensor_shape"]
@@ -180,6 +181,8 @@ class Reranker(Estimator):
             "compile_seconds": outcome.compile_seconds,
             "train_seconds": outcome.seconds,
             "history": outcome.history,
+            "run": job.settings,
+            "machine": training.machine(),
         }
         return self
 
@@ -259,12 +262,16 @@ class Reranker(Estimator):
         """
         content = model_folder.read(folder, _KIND)
         about, arrays = content.about, content.arrays["weights"]
-        names = None
-        if _NAMES in arrays:
-            text = arrays[_NAMES].tobytes().decode("utf-8", "surrogatepass")
-            names = {name: i for i, name in enumerate(json.loads(text))}
-        place = arrays.get(_PLACE)
+        names, place = None, arrays.get(_PLACE)
         with model_folder.complete(folder, _KIND):
+            num_features = about["num_features"]
+            checks.whole(num_features=num_features)
+            if _NAMES in arrays:
+                text = arrays[_NAMES].tobytes().decode("utf-8", "surrogatepass")
+                names = {str(name): i for i, name in enumerate(json.loads(text))}
+                if len(names) != num_features:
+                    raise ValueError(f"{len(names)} names of {num_features} features")
+            _check_weights(folder, arrays, num_features)
             params: Any
             if place is None:
                 params = arrays["weights"]
@@ -275,7 +282,7 @@ class Reranker(Estimator):
                 params = jax.tree.map(jnp.asarray, params)
             return cls.from_params(
                 params,
-                about["num_features"],
+                num_features,
                 place=place,
                 names=names,
                 learner=about["learner"],
@@ -322,6 +329,26 @@ def _place_features(
         learner, streams.lists.stream(lists), key=jax.random.key(seed), num_passes=1
     )
     return mappings.surrogate_mapping(np.asarray(done.state.params)[:-1], shape.sizes)
+
+
+def _check_weights(
+    folder: Path, arrays: Mapping[str, np.ndarray], num_features: int
+) -> None:
+    """Raise unless the weights of a saved model fit its number of features."""
+    if _PLACE not in arrays:
+        check_arrays(folder, arrays, {"weights": (num_features + 1,)})
+        return
+    order = sum(name.startswith("mode_") for name in arrays)
+    components = arrays["mode_0"].shape[0]
+    modes = {f"mode_{d}": (components, None) for d in range(order)}
+    check_arrays(folder, arrays, modes)
+    check_arrays(folder, arrays, {_PLACE: (num_features,)}, "iu")
+    if len({arrays[name].dtype for name in modes}) > 1:
+        raise ValueError("modes of several types")
+    place = arrays[_PLACE].astype(np.int64)
+    num_cells = tensor.Shape(tuple(arrays[m].shape[1] for m in modes)).num_cells
+    if not 0 <= place.min() <= place.max() < num_cells:
+        raise ValueError(f"a place outside 0..{num_cells - 1}")
 
 
 def _fingerprint(lists: Lists, names: Mapping[str, int] | None) -> str:

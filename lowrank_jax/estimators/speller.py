@@ -20,6 +20,7 @@ from lowrank_jax.estimators import learners, training
 from lowrank_jax.estimators.base import Estimator
 from lowrank_jax.models import hankel
 from lowrank_jax.store import folder as model_folder
+from lowrank_jax.store.arrays import check_arrays
 from lowrank_jax.store.files import Path
 from lowrank_jax.streams.words import Lattice
 
@@ -192,6 +193,8 @@ class Speller(Estimator):
             "train_seconds": outcome.seconds,
             "seconds_per_pass": outcome.seconds / len(outcome.history),
             "history": outcome.history,
+            "run": job.settings,
+            "machine": training.machine(),
         }
         return self
 
@@ -274,11 +277,20 @@ class Speller(Estimator):
         about, arrays = content.about, content.arrays["weights"]
         with model_folder.complete(folder, _KIND):
             blocks = hankel.basis(**about["basis"])
+            alphabet = Alphabet(**{name: arrays[name] for name in _ALPHABET})
+            _check_alphabet(folder, alphabet)
+            shapes = [block.shape(alphabet.num_symbols) for block in blocks]
+            check_arrays(
+                folder, arrays, {f"block_{i}": shape for i, shape in enumerate(shapes)}
+            )
             matrices = [arrays[f"block_{i}"] for i in range(len(blocks))]
+            for name in ("has_boundary", "has_end"):
+                if not isinstance(about.get(name, False), bool):
+                    raise TypeError(name)
             with jax.enable_x64(matrices[0].dtype == np.float64):
                 params = tuple(jnp.asarray(part) for part in matrices)
             return Speller.from_params(
-                Alphabet(**{name: arrays[name] for name in _ALPHABET}),
+                alphabet,
                 params,
                 about["basis"],
                 has_boundary=about["has_boundary"],
@@ -312,6 +324,21 @@ class Speller(Estimator):
         )
         ids = paths_to_words(_decode(table, lattice), lattice)
         return self.alphabet_.outputs[ids[words.inside]]
+
+
+def _check_alphabet(folder: Path, alphabet: Alphabet) -> None:
+    """Raise unless the arrays of an alphabet from a file fit together."""
+    arrays, size = dataclasses.asdict(alphabet), alphabet.outputs.size
+    num_letters = alphabet.letters.size
+    check_arrays(folder, arrays, {"letters": (num_letters,), "outputs": (size,)}, "U")
+    each = {"first": (num_letters + 2,), "num_candidates": (num_letters + 2,)}
+    check_arrays(folder, arrays, {"letter_of": (size,)} | each, "i")
+    last = alphabet.first.astype(np.int64) + alphabet.num_candidates
+    is_sound = alphabet.first.min() >= 0 and alphabet.num_candidates.min() >= 1
+    is_sound &= last.max() <= size and alphabet.letter_of.min() >= 0
+    is_rising = (alphabet.letters[1:] > alphabet.letters[:-1]).all()
+    if not is_sound or not is_rising or alphabet.letter_of.max() > num_letters + 1:
+        raise ValueError("the numbers of the alphabet")
 
 
 @jax.jit

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import os
 import pathlib
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +20,16 @@ from lowrank_jax.store.files import CHECKPOINT
 from lowrank_jax.streams.whole import Whole
 from lowrank_jax.types import Learner, Stream
 
-__all__ = ["Display", "Job", "Outcome", "Stop", "fingerprint", "run"]
+__all__ = [
+    "Display",
+    "Job",
+    "Outcome",
+    "Stop",
+    "differences_of",
+    "fingerprint",
+    "machine",
+    "run",
+]
 
 
 class Job(NamedTuple):
@@ -122,14 +132,16 @@ def run(
     path = None if job.folder is None else job.folder / CHECKPOINT
     state, history, compile_seconds = None, [], 0.0
     traces: list[Any] = []
+    record: dict[str, Any] = {}
     has_checkpoint = path is not None and path.exists()
     if path is not None and has_checkpoint and resume:
         state, traces, record = _load(job, path)
         history, compile_seconds = record["history"], record["compile_seconds"]
     if show is not None:
         sentence = _start(path, has_checkpoint, resume, len(history))
-        if sentence:
-            show.note(sentence)
+        for line in (sentence, _other_machine(job, record)):
+            if line:
+                show.note(line)
     if _is_done(history, job):
         return Outcome(state, history, compile_seconds, None, traces)
     saved_at = time.monotonic()
@@ -158,13 +170,35 @@ def run(
                 "settings": job.settings,
                 "history": history,
                 "compile_seconds": compile_seconds,
+                "machine": machine(),
             }
             path.parent.mkdir(parents=True, exist_ok=True)
-            checkpoint.save(path, (done.state, traces), record)
+            try:
+                checkpoint.save(path, (done.state, traces), record)
+            except OSError as error:
+                if number:  # the run ends here, and all of it would be lost in silence
+                    raise
+                if show is not None:
+                    show.note(_not_saved(path, error, is_last))
             saved_at = time.monotonic()
         if number:
             break
     return Outcome(done.state, history, compile_seconds, number, traces)
+
+
+def machine() -> dict[str, Any]:
+    """Return what the last bits of a result may depend on, ready for JSON.
+
+    Learners that sum over all data at once (``crf``, ``smm``) sum in an order that
+    depends on the number of threads of XLA. Online learners do not.
+    """
+    given = os.environ.get("PJRT_NPROC") or os.environ.get("NPROC") or ""
+    cores = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0)
+    return {
+        "threads": int(given) if given.isdecimal() else len(cores),
+        "device": jax.devices()[0].device_kind,
+        "jaxlib": jax.lib.__version__,
+    }
 
 
 def fingerprint(corpus: Corpus, sequences: Sequences | None = None) -> str:
@@ -195,7 +229,8 @@ def _narrow(trace: Any) -> Any:
 def _load(job: Job, path: pathlib.Path) -> tuple[Any, list[Any], dict[str, Any]]:
     """Read the checkpoint, if it is of this job."""
     record = checkpoint.read_metadata(path)
-    differences = _differences(record["settings"], job.settings)
+    _check_record(path, record)
+    differences = differences_of(record["settings"], job.settings)
     if differences:
         raise InputError(
             f"{path} was made with {' and '.join(differences)}; give the same "
@@ -234,6 +269,25 @@ def _start_shapes(job: Job, first: Any) -> Any:
     return jax.tree.unflatten(tree, shapes)
 
 
+def _check_record(path: pathlib.Path, record: dict[str, Any]) -> None:
+    """Raise `InputError` unless a checkpoint's record has what a run needs."""
+    history, seconds = record.get("history"), record.get("compile_seconds")
+    is_sound = isinstance(record.get("settings"), dict) and isinstance(history, list)
+    is_sound &= isinstance(seconds, int | float) and isinstance(
+        record.get("machine", {}), dict
+    )
+    if is_sound and history:
+        is_sound = all(
+            isinstance(entry, dict) and isinstance(entry.get("seconds"), int | float)
+            for entry in history
+        )
+    if not is_sound:
+        raise InputError(
+            f"{path} is damaged: its record of the run is incomplete; leave out "
+            "--resume to start from the beginning."
+        )
+
+
 def _trace_shapes(job: Job, state: Any, first: Any) -> Any:
     """Return the shapes of the trace of a pass as it is kept."""
     info = jax.eval_shape(job.learner.update, state, first)[1]
@@ -246,7 +300,7 @@ def _trace_shapes(job: Job, state: Any, first: Any) -> Any:
     return jax.tree_util.tree_map_with_path(stacked, info)
 
 
-def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+def differences_of(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Name the settings in which two runs differ."""
     found = []
     for name in sorted(old.keys() | new.keys()):
@@ -254,7 +308,7 @@ def _differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         if before == now:
             continue
         if isinstance(before, dict) and isinstance(now, dict):
-            found += _differences(before, now)
+            found += differences_of(before, now)
         elif name in ("data", "template"):
             found.append(f"other {name}")
         else:
@@ -324,6 +378,25 @@ def _start(
     if resume:
         return f"there is no checkpoint in {path.parent}: starting from the beginning."
     return ""
+
+
+def _other_machine(job: Job, record: dict[str, Any]) -> str:
+    """Say that a run resumed here may differ from an unbroken one in its last bits."""
+    before, now = record.get("machine"), machine()
+    if not job.is_batch or before is None or before == now:
+        return ""
+    parts = [f"{k} {before.get(k)} there, {now[k]} here" for k in now]
+    return (
+        "the checkpoint was made on another machine or with another number of threads "
+        f"({', '.join(parts)}), so the last bits may differ from an unbroken run; set "
+        f"PJRT_NPROC={before.get('threads')} to have as many threads."
+    )
+
+
+def _not_saved(path: pathlib.Path, error: OSError, is_last: bool) -> str:
+    reason = error.strerror or str(error)
+    more = "" if is_last else " and tries again later"
+    return f"{path} was not written ({reason}); the training goes on{more}."
 
 
 def _count(number: int) -> str:

@@ -158,14 +158,24 @@ class AttributeEncoder:
     def from_arrays(
         arrays: dict[str, np.ndarray], metadata: dict[str, Any]
     ) -> "AttributeEncoder":
-        """Return the encoder that `arrays` and `metadata` describe."""
-        return AttributeEncoder(
+        """Return the encoder that `arrays` and `metadata` describe.
+
+        Raises:
+          TypeError: If a part is of another type.
+        """
+        found = AttributeEncoder(
             labels=tuple(metadata["labels"]),
             min_count=metadata["min_count"],
             order=metadata["attributes"],
             vocabulary=Vocabulary.from_arrays(arrays),
             num_columns=metadata["num_columns"],
         )
+        checks.choice(("0", "1", "01"), order=found.order)
+        checks.whole(min_count=found.min_count, num_columns=found.num_columns)
+        are_texts = all(isinstance(label, str) for label in found.labels)
+        if not are_texts or not 0 < len(found.labels) == len(set(found.labels)):
+            raise TypeError("the labels")
+        return found
 
     @functools.cached_property
     def _texts(self) -> tuple[str, ...]:

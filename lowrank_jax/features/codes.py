@@ -59,7 +59,11 @@ class Vocabulary:
         ends = arrays["values_offsets"].tolist()
         pairs = zip(ends[:-1], ends[1:], strict=True)
         values = [text[a:b].decode("utf-8", "surrogatepass") for a, b in pairs]
-        return Vocabulary().extend([values])
+        found = Vocabulary().extend([values])
+        is_whole = (ends[0], ends[-1]) == (0, len(text)) and ends == sorted(ends)
+        if not is_whole or len(found.index) < len(values):
+            raise ValueError("the vocabulary")
+        return found
 
 
 def codes_of(column: np.ndarray, index: dict[str, int]) -> np.ndarray:
@@ -149,6 +153,15 @@ class KeyTable:
     prefixes: tuple[np.ndarray, ...]
     keys: np.ndarray
 
+    def is_sound(self) -> bool:
+        """Return False if a table from a file is not sorted or a key out of range."""
+        num_values, prefixes = 1, iter(self.prefixes)
+        for is_full in self._cuts():
+            if is_full and not _is_sorted(table := next(prefixes), num_values):
+                return False
+            num_values = (len(table) if is_full else num_values) * self.base
+        return _is_sorted(self.keys, num_values) and next(prefixes, None) is None
+
     def find(self, codes: np.ndarray) -> np.ndarray:
         """Return the place of each tuple in `keys`, or -1: (num_tuples,) int64.
 
@@ -217,6 +230,14 @@ def _distinct(key: np.ndarray, num_values: int) -> tuple[np.ndarray, np.ndarray]
     is_there = np.zeros(num_values, bool)  # few possible keys: mark instead of sort
     is_there[key] = True
     return np.flatnonzero(is_there), (np.cumsum(is_there) - 1)[key]
+
+
+def _is_sorted(table: np.ndarray, num_values: int) -> bool:
+    """Return True for int64 keys, strictly rising from 0 to below a number."""
+    if table.ndim != 1 or table.dtype != np.int64:
+        return False
+    is_rising = bool((table[1:] > table[:-1]).all())
+    return is_rising and (table.size == 0 or 0 <= table[0] <= table[-1] < num_values)
 
 
 def _is_full(num_values: int, base: int) -> bool:

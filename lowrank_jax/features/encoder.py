@@ -228,12 +228,14 @@ class Encoder:
         """Return the encoder that `arrays` and `metadata` describe.
 
         Raises:
-          InputError: If an entry is missing or the format is of another version.
+          InputError: If an entry is missing, the format is of another version, or the
+            arrays do not fit together.
         """
-        if metadata.get("format") != _FORMAT:
+        version = metadata.get("format") if isinstance(metadata, dict) else None
+        if version != _FORMAT:
             raise checks.InputError(
-                f"the encoder has format {metadata.get('format')!r}, this version "
-                f"reads format {_FORMAT}: train the model again."
+                f"the encoder has format {version!r}, this version reads format "
+                f"{_FORMAT}: train the model again."
             )
         try:
             template = parse_template(metadata["template"], "the model's template")
@@ -246,7 +248,7 @@ class Encoder:
                 base, num_digits = len(vocabulary.values), len(literals) - 1
                 tables.append(KeyTable(base, num_digits, prefixes, keys))
                 table_ids.append(arrays[f"ids_{i}"])
-            return Encoder(
+            encoder = Encoder(
                 template=template,
                 labels=tuple(metadata["labels"]),
                 min_count=metadata["min_count"],
@@ -255,10 +257,20 @@ class Encoder:
                 table_ids=tuple(table_ids),
                 feature_orders=arrays["feature_orders"],
             )
+            wrong = _wrong_part(encoder)
         except KeyError as error:
             raise checks.InputError(
                 f"the encoder lacks the entry {error}: the model is incomplete."
             ) from None
+        except checks.InputError:
+            raise
+        except Exception as error:  # arrays of any shape and type may be there
+            wrong = f"{type(error).__name__}: {error}"
+        if wrong:
+            raise checks.InputError(
+                f"the encoder is damaged ({wrong}); train the model again."
+            )
+        return encoder
 
     @functools.cached_property
     def _first_keys(self) -> tuple[np.ndarray, np.ndarray]:
@@ -329,3 +341,28 @@ def label_ids(
             '(unseen_label="ignore").'
         )
     return labels.astype(np.int32)
+
+
+def _wrong_part(encoder: Encoder) -> str:
+    """Name the part of an encoder from a file that does not fit, "" if all parts do."""
+    labels, orders = encoder.labels, encoder.feature_orders
+    if not labels or not all(isinstance(label, str) for label in labels):
+        return "the labels"
+    if len(set(labels)) < len(labels) or not isinstance(encoder.min_count, int):
+        return "the labels or the least count"
+    if orders.ndim != 1 or orders.dtype.kind not in "iu":
+        return "the orders"
+    if not np.isin(orders, tuple(_ORDER_BITS.values())).all():
+        return "the orders"
+    is_used = np.zeros(len(orders), bool)
+    for number, (table, ids) in enumerate(
+        zip(encoder.tables, encoder.table_ids, strict=True)
+    ):
+        if not table.is_sound() or ids.shape != table.keys.shape:
+            return f"the keys of table {number}"
+        if ids.dtype.kind not in "iu" or (
+            ids.size and not 0 <= ids.min() <= ids.max() < len(orders)
+        ):
+            return f"the ids of table {number}"
+        is_used[ids] = True
+    return "" if is_used.all() else "a feature without a key"

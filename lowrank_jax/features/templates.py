@@ -19,14 +19,17 @@ second column. Its score therefore counts twice, as in CRF++.
 Beyond CRF++, rows are not limited to -8..8, and a ``%`` that begins no macro is text.
 """
 
+import collections
 import dataclasses
 import importlib.resources
 import pathlib
 import re
 from collections.abc import Iterable
 from importlib.resources.abc import Traversable
+from typing import Any
 
 from lowrank_jax import checks
+from lowrank_jax.data.files import read_text
 
 __all__ = [
     "Column",
@@ -128,6 +131,7 @@ def parse_template(text: str, source: str = "template") -> Template:
         or there is no line at all.
     """
     columns: list[Column] = []
+    lacking: dict[Any, collections.deque[int]] = {}
     has_transitions = False
     for number, raw in enumerate(text.split("\n"), start=1):
         line = raw.strip()
@@ -143,7 +147,7 @@ def parse_template(text: str, source: str = "template") -> Template:
         if order == "1" and not macros:
             has_transitions = True
             continue
-        _add(columns, Column(literals, macros, order, number))
+        _add(columns, lacking, Column(literals, macros, order, number))
     if not columns and not has_transitions:
         raise checks.InputError(
             f"{source} holds no template: write lines such as 'U00:%x[0,0]', or use "
@@ -163,19 +167,14 @@ def read_template(name: str | pathlib.Path) -> Template:
         source = f"{name}.template"
         text = (_shipped_folder() / source).read_text(encoding="utf-8")
         return parse_template(text, source)
-    path = pathlib.Path(name)
     try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
+        text = read_text(pathlib.Path(name))
+    except checks.InputError as error:
         raise checks.InputError(
-            f"{path} is not UTF-8 text at byte {error.start}; convert the template."
+            f"{name} cannot be read as a template ({str(error).rstrip('.')}); give a "
+            f"template file or one of {', '.join(shipped_templates())}."
         ) from None
-    except OSError as error:
-        raise checks.InputError(
-            f"{path} cannot be read ({error.strerror}); give a template file or one of "
-            f"{', '.join(shipped_templates())}."
-        ) from None
-    return parse_template(text, str(path))
+    return parse_template(text, str(name))
 
 
 def shipped_templates() -> tuple[str, ...]:
@@ -241,15 +240,31 @@ def _split(
                 f"{place} looks {row} tokens away; row must be within -{FARTHEST} and "
                 f"{FARTHEST}."
             )
+    for number in parts[2::3]:
+        if len(number) > 6:
+            raise checks.InputError(
+                f"{place} asks for column {number}, and no data have so many."
+            )
     rows, numbers = map(int, parts[1::3]), map(int, parts[2::3])
     return literals, tuple(zip(rows, numbers, strict=True))
 
 
-def _add(columns: list[Column], new: Column) -> None:
-    """Add the order to a column of equal text that lacks it, else add a column."""
-    for i, column in enumerate(columns):
-        is_same = (column.literals, column.macros) == (new.literals, new.macros)
-        if is_same and new.orders not in column.orders:
-            columns[i] = dataclasses.replace(column, orders="01")
-            return
+def _add(
+    columns: list[Column], lacking: dict[Any, collections.deque[int]], new: Column
+) -> None:
+    """Add the order to the first column of equal text that lacks it, else a column.
+
+    Args:
+      columns: Columns so far.
+      lacking: Places of the columns of a text that lack an order, by text and order.
+      new: Column of one order.
+    """
+    found = lacking.get((new.literals, new.macros, new.orders))
+    if found:
+        place = found.popleft()
+        columns[place] = dataclasses.replace(columns[place], orders="01")
+        return
+    other = "1" if new.orders == "0" else "0"
+    key = (new.literals, new.macros, other)
+    lacking.setdefault(key, collections.deque()).append(len(columns))
     columns.append(new)

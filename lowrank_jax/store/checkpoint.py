@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.store.files import Path, read_arrays, write_arrays
+from lowrank_jax.store.arrays import read_arrays, write_arrays
+from lowrank_jax.store.files import Path
 
 __all__ = ["load", "read_metadata", "save"]
 
@@ -73,17 +74,22 @@ def load(
         odd = sorted(set(kept) ^ set(needed))
         raise _other_state(path, f"{', '.join(odd) or 'the order of the fields'}")
     restored = []
-    for name, leaf in values.items():
-        if name not in place_of:
-            restored.append(leaf)
-            continue
-        i = place_of[name]
-        array, key = arrays[f"leaf_{i}"], text["keys"][i]
-        if key is not None:
-            restored.append(jax.random.wrap_key_data(jnp.asarray(array), impl=key))
-        else:
-            restored.append(_to_leaf(path, name, array, leaf))
-    state = jax.tree.unflatten(jax.tree.structure(like), restored)
+    try:
+        for name, leaf in values.items():
+            if name not in place_of:
+                restored.append(leaf)
+                continue
+            i = place_of[name]
+            array, key = arrays[f"leaf_{i}"], text["keys"][i]
+            if key is not None:
+                restored.append(jax.random.wrap_key_data(jnp.asarray(array), impl=key))
+            else:
+                restored.append(_to_leaf(path, name, array, leaf))
+        state = jax.tree.unflatten(jax.tree.structure(like), restored)
+    except InputError:
+        raise
+    except Exception as error:  # arrays and keys of any kind may be there
+        raise _other_state(path, f"{type(error).__name__}: {error}") from None
     return state, text["metadata"]
 
 
@@ -97,7 +103,10 @@ def _read_text(path: Path, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     try:
         text = json.loads(arrays[_METADATA].tobytes())
         version = text["format"]
-    except (KeyError, ValueError, TypeError):
+        are_names = all(isinstance(name, str) for name in text["leaves"])
+        if not are_names or not isinstance(text["metadata"], dict):
+            raise TypeError
+    except (KeyError, ValueError, TypeError, RecursionError):
         raise InputError(f"{path} is not a checkpoint; check the path.") from None
     if version != _FORMAT:
         raise InputError(

@@ -1,224 +1,197 @@
-"""Files that are replaced as a whole, and arrays packed into one of them.
+"""The one place that opens files to read or to write.
 
-A file or a folder is written beside its place and then renamed. A process that is
-killed while writing leaves the earlier content intact.
+A file is written under a fresh name beside its place, forced to the disk and then
+renamed. A process that is killed while writing leaves the earlier content intact. The
+fresh name cannot be guessed, is created exclusively, and is opened relative to the
+folder's own descriptor. So a link that somebody has put there is never followed, and a
+file that this program did not make is never deleted.
 
-Weights of sequence models are mostly zero (99.8 % of the dual of CoNLL-2000 chunking).
-An array is therefore stored by the places and values of its entries if that is smaller.
-An entry counts as zero if all its bits are zero, so -0.0 survives.
+A packed file may be far smaller than its content. Readers therefore stop at a limit.
 """
 
-import functools
 import os
 import pathlib
-import shutil
-import zipfile
-from collections.abc import Callable, Mapping
-from typing import IO
-
-import numpy as np
+import re
+import secrets
+import stat
+from collections.abc import Callable
+from types import TracebackType
+from typing import IO, Self
 
 from lowrank_jax.checks import InputError
 
 __all__ = [
     "CHECKPOINT",
+    "PARTS",
+    "Folder",
     "Path",
-    "pack",
-    "previous_folder",
-    "read_arrays",
+    "check_path",
+    "check_unpacked",
+    "most_unpacked",
+    "open_file",
     "replace_file",
-    "replace_folder",
-    "sync_folder",
-    "unpack",
-    "write_arrays",
+    "write_bytes",
 ]
 
 #: Name of the checkpoint of an unfinished training in a model folder.
 CHECKPOINT = "checkpoint.npz"
+#: Names of files that a killed process may leave behind.
+PARTS = re.compile(r"\.lowrank-jax-[0-9a-f]{32}\.part")
+#: Environment variable with the largest unpacked size of a file, in bytes.
+MAX_UNPACKED = "LOWRANK_JAX_MAX_UNPACKED"
 
-_PLACES, _VALUES, _SHAPE = ".places", ".values", ".shape"
-_BROKEN = (zipfile.BadZipFile, EOFError, ValueError, KeyError, OSError)
+_LEAST_LIMIT, _RATIO = 1 << 24, 50  # bytes; text packs 5 to 20 times
+_HAS_DESCRIPTORS = os.open in os.supports_dir_fd  # not on Windows
+_FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_FRESH |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 Path = str | os.PathLike[str]
 
 
-def pack(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Replace arrays that are mostly zero by places, values and shape."""
-    packed: dict[str, np.ndarray] = {}
-    for name, array in arrays.items():
-        packed |= _pack_one(name, np.asarray(array))
-    return packed
+class Folder:
+    """A context that holds a folder open; names are relative to it.
+
+    If another process replaces the folder by a link, the files go to the folder that
+    was opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Keep the path."""
+        self.path = pathlib.Path(path)
+        self._handle: int | None = None
+
+    def __enter__(self) -> Self:
+        """Open the folder."""
+        if _HAS_DESCRIPTORS:
+            self._handle = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the folder."""
+        if self._handle is not None:
+            os.close(self._handle)
+
+    def create(self, name: str) -> IO[bytes]:
+        """Create a new file for writing; raise if the name is taken, even by a link."""
+        return os.fdopen(os.open(self._at(name), _FRESH, 0o666, dir_fd=self._fd), "wb")
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file, replacing another."""
+        fd = self._fd
+        os.replace(self._at(old), self._at(new), src_dir_fd=fd, dst_dir_fd=fd)
+
+    def remove(self, name: str) -> None:
+        """Remove a file or a link if it is there."""
+        try:
+            os.unlink(self._at(name), dir_fd=self._fd)
+        except FileNotFoundError:
+            pass
+
+    def sync(self) -> None:
+        """Force the names in the folder to the disk if the system can do that."""
+        if self._handle is not None:
+            os.fsync(self._handle)
+
+    @property
+    def _fd(self) -> int | None:
+        return self._handle
+
+    def _at(self, name: str) -> str:
+        return name if self._handle is not None else os.fspath(self.path / name)
 
 
-def unpack(packed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Undo `pack`."""
-    arrays: dict[str, np.ndarray] = {}
-    for name, array in packed.items():
-        if name.endswith(_VALUES):
-            name = name.removesuffix(_VALUES)
-            shape = packed[name + _SHAPE].tolist()
-            flat = np.zeros(int(np.prod(shape)), array.dtype)
-            flat[packed[name + _PLACES]] = array
-            arrays[name] = flat.reshape(shape)
-        elif not name.endswith((_PLACES, _SHAPE)):
-            arrays[name] = array
-    return arrays
+def replace_file(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Write a file beside its place, force it to the disk, then rename it.
+
+    Args:
+      path: Place of the file; its folder must exist.
+      write: Function that writes the content.
+
+    Raises:
+      OSError: If it cannot be written. The error names the file.
+    """
+    path, part = check_path(path), f".lowrank-jax-{secrets.token_hex(16)}.part"
+    try:
+        with Folder(path.parent) as folder:
+            file = folder.create(part)
+            try:
+                with file:
+                    write(file)
+                    file.flush()
+                    os.fsync(file.fileno())
+                folder.rename(part, path.name)
+            except BaseException:
+                folder.remove(part)
+                raise
+            folder.sync()
+    except OSError as error:
+        if error.errno is not None:  # "no space left" comes without a name
+            error.filename, error.filename2 = os.fspath(path), None
+        raise
 
 
-def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays into one ``.npz`` file, packed, atomically."""
-    packed = pack(arrays)
-    # numpy's stub takes every keyword for its own option.
-    replace_file(path, lambda file: np.savez(file, **packed))  # type: ignore[arg-type]
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file by `replace_file`."""
+    replace_file(path, lambda file: file.write(content))
 
 
-def read_arrays(
-    path: Path, *, only: tuple[str, ...] | None = None
-) -> dict[str, np.ndarray]:
-    """Read what `write_arrays` wrote.
+def check_path(path: Path) -> pathlib.Path:
+    """Return a path; raise `InputError` if no system can have a file of that name."""
+    if "\0" in os.fspath(path):
+        raise InputError(f"{path} holds a zero byte; check the path.")
+    return pathlib.Path(path)
+
+
+def open_file(path: Path, *, has_size: bool = True) -> IO[bytes]:
+    """Open a file for reading; never wait for a pipe nor read a device without end.
 
     Args:
       path: Path of the file.
-      only: Names of arrays stored whole; None reads all arrays.
+      has_size: True if it must be a regular file. If False, pipes and terminals may
+        be read, too.
 
     Raises:
-      InputError: If the file is missing, cut short or damaged.
+      InputError: If it is missing, a folder, a device, or may not be read.
     """
+    name = os.fspath(check_path(path))
+    flags = os.O_RDONLY | getattr(os, "O_BINARY", 0)
     try:
-        # Opened here: numpy leaves a file open that turns out not to be an archive.
-        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
-            return unpack({name: file[name] for name in only or file.files})
+        handle = os.open(name, flags | (os.O_NONBLOCK if has_size else 0))
     except FileNotFoundError:
-        raise InputError(f"{path} does not exist; check the path.") from None
-    except _BROKEN as error:
+        raise InputError(f"{name} does not exist; check the path.") from None
+    except OSError as error:
         raise InputError(
-            f"{path} is cut short or damaged ({error}); delete it and make it again."
+            f"{name} cannot be read ({error.strerror}); check its permissions."
         ) from None
+    mode = os.fstat(handle).st_mode
+    if stat.S_ISREG(mode):
+        return os.fdopen(handle, "rb")
+    is_stream = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(handle)
+    if not has_size and is_stream:
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    if stat.S_ISDIR(mode):
+        raise InputError(f"{name} is a folder; name a file in it.")
+    raise InputError(f"{name} is not a regular file but a device or pipe; name a file.")
 
 
-def replace_file(path: Path, write: Callable[[IO[bytes]], None]) -> None:
-    """Write a file beside its place, force it to the disk, then rename it."""
-    path = pathlib.Path(path)
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with open(part, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
+def most_unpacked(num_bytes: int) -> int:
+    """Return the largest unpacked size that a packed file of so many bytes may have."""
+    given = os.environ.get(MAX_UNPACKED, "")
+    if given.isascii() and given.isdecimal() and len(given) < 19:
+        return int(given)
+    return max(_LEAST_LIMIT, _RATIO * num_bytes)
 
 
-def replace_folder(
-    folder: Path, write: Callable[[pathlib.Path], None], *, last: str
-) -> None:
-    """Write a folder of files beside its place, then rename it.
-
-    There is always one complete folder: the old one, the new one, or, for the moment
-    between two renames, the old one under the name of `previous_folder`. Where the
-    folder cannot be renamed (a mount point), its files are replaced one by one.
-
-    Args:
-      folder: Place of the folder; made if it is missing. Its content is replaced.
-      write: Function that puts the files into an empty folder.
-      last: Name of the file without which the others count for nothing.
-    """
-    folder = pathlib.Path(folder).resolve()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    part = _make_part(folder)
-    try:
-        write(part)
-        sync_folder(part)
-        _take_place(part, folder, last)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-
-
-def previous_folder(folder: Path) -> pathlib.Path:
-    """Return the place of the earlier folder while the new one is renamed."""
-    folder = pathlib.Path(folder).resolve()
-    return folder.with_name(f".{folder.name}.previous")
-
-
-def sync_folder(folder: Path) -> None:
-    """Force the names in a folder to the disk if the system can do that."""
-    try:
-        handle = os.open(folder, os.O_RDONLY)
-    except OSError:  # pragma: no cover  (systems that cannot open folders)
-        return
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _make_part(folder: pathlib.Path) -> pathlib.Path:
-    """Make an empty folder to write to: beside, else inside."""
-    try:
-        return _make_empty(folder.with_name(f".{folder.name}.part"))
-    except OSError:  # the parent may not be written
-        if not folder.exists():
-            raise
-        return _make_empty(folder / ".part")
-
-
-def _make_empty(folder: pathlib.Path) -> pathlib.Path:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    return folder
-
-
-def _take_place(part: pathlib.Path, folder: pathlib.Path, last: str) -> None:
-    """Replace the old folder by the complete new one."""
-    previous = previous_folder(folder)
-    if folder.exists() and (part.parent == folder or not _move(folder, previous)):
-        _copy_into(part, folder, last)
-        return
-    try:
-        os.rename(part, folder)
-    except OSError:
-        if previous.exists():
-            os.rename(previous, folder)
-        raise
-    sync_folder(folder.parent)
-    shutil.rmtree(previous, ignore_errors=True)
-
-
-def _move(folder: pathlib.Path, target: pathlib.Path) -> bool:
-    """Rename a folder; return False if that cannot be done (a mount point)."""
-    shutil.rmtree(target, ignore_errors=True)
-    try:
-        os.rename(folder, target)
-    except OSError:
-        return False
-    return True
-
-
-def _copy_into(part: pathlib.Path, folder: pathlib.Path, last: str) -> None:
-    """Replace the files one by one, `last` being missing meanwhile."""
-    (folder / last).unlink(missing_ok=True)
-    names = {item.name for item in part.iterdir()} - {last}
-    for old in {item.name for item in folder.iterdir() if item.is_file()} - names:
-        (folder / old).unlink()
-    for name in (*sorted(names), last):
-        with open(part / name, "rb") as source:
-            replace_file(folder / name, functools.partial(shutil.copyfileobj, source))
-
-
-def _pack_one(name: str, array: np.ndarray) -> dict[str, np.ndarray]:
-    size = array.dtype.itemsize
-    if size not in (1, 2, 4, 8) or array.ndim == 0:
-        return {name: array}
-    flat = np.ascontiguousarray(array).reshape(-1)
-    places = np.flatnonzero(flat.view(f"u{size}"))
-    index = np.dtype(np.uint32 if array.size < 2**32 else np.uint64)
-    if places.size * (index.itemsize + size) >= array.nbytes:
-        return {name: array}
-    return {
-        name + _PLACES: places.astype(index),
-        name + _VALUES: flat[places],
-        name + _SHAPE: np.array(array.shape, np.int64),
-    }
+def check_unpacked(name: Path, size: int, limit: int) -> None:
+    """Raise `InputError` if an unpacked size is above the limit."""
+    if size > limit:
+        raise InputError(
+            f"{os.fspath(name)} unpacks to more than {limit:,} bytes; if that is "
+            f"right, raise the limit with --max-unpacked BYTES or {MAX_UNPACKED}."
+        )

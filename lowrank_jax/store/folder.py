@@ -1,9 +1,12 @@
 """The model folder, one form for all kinds of models.
 
 A folder holds ``model.json`` (what the model is, how it was made, size and SHA-256 of
-the arrays), one or two files of arrays, and perhaps further files such as pictures. It
-is written beside its place and then renamed. There is always one complete model to
-read, the old or the new one.
+the arrays), one or two files of arrays, and perhaps further files such as pictures.
+
+There is always one complete model to read, the old or the new one, also if the folder
+is a mount point. New arrays are written beside the old ones as ``NAME.new.npz``. Then
+``model.json`` is replaced by one rename, which is the moment of change. Then the new
+arrays are renamed. A reader takes the file that has the checksum in ``model.json``.
 """
 
 import contextlib
@@ -11,7 +14,6 @@ import hashlib
 import json
 import os
 import pathlib
-import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -19,7 +21,8 @@ import numpy as np
 
 from lowrank_jax import __version__
 from lowrank_jax.checks import InputError
-from lowrank_jax.store import files
+from lowrank_jax.store import files, lock
+from lowrank_jax.store.arrays import read_arrays, read_json, write_arrays
 from lowrank_jax.store.files import Path
 
 __all__ = [
@@ -39,7 +42,6 @@ CERTIFICATE = "certificate.json"
 
 _FORMAT = 1
 _MODEL = "model.json"
-_REMAINS = (".part",)  # of a write that was killed
 _TAGGER = "tagger"  # the kind of a folder that names none
 
 
@@ -91,9 +93,9 @@ class Content(NamedTuple):
 def kind_of(folder: Path) -> str | None:
     """Return the kind of the model in a folder, None if there is no model."""
     try:
-        about = json.loads((_place(folder) / _MODEL).read_text(encoding="utf-8"))
+        about = read_json(pathlib.Path(folder) / _MODEL)
         return str(about.get("kind", _TAGGER)) if "format_version" in about else None
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (ValueError, TypeError, AttributeError):
         return None
 
 
@@ -105,7 +107,7 @@ def check_target(folder: Path, kind: str) -> None:
         kind or the checkpoint of one.
       kind: Kind of the model to write.
     """
-    folder, about = pathlib.Path(folder), KINDS[kind]
+    folder, about = files.check_path(folder), KINDS[kind]
     found = kind_of(folder)
     if found is not None and found != kind:
         raise InputError(
@@ -113,15 +115,16 @@ def check_target(folder: Path, kind: str) -> None:
             f"{about.title}."
         )
     if folder.is_dir():
-        ours = {_MODEL, *_REMAINS, *about.extra, *(f"{a}.npz" for a in about.arrays)}
-        if about.resume:
-            ours |= {files.CHECKPOINT, f".{files.CHECKPOINT}.part"}
-        foreign = sorted({item.name for item in folder.iterdir()} - ours)
-        if foreign:
-            raise InputError(
-                f"{folder} is not the folder of a {about.title}: it holds "
-                f"{foreign[0]!r}; name a new or empty folder."
-            )
+        ours = {_MODEL, lock.LOCK, *about.extra}
+        ours |= {name for array in about.arrays for name in _names(array)}
+        ours |= {files.CHECKPOINT} if about.resume else set()
+        for item in sorted(folder.iterdir()):
+            is_ours = item.name in ours or files.PARTS.fullmatch(item.name)
+            if not is_ours or (item.is_dir() and not item.is_symlink()):
+                raise InputError(
+                    f"{folder} is not the folder of a {about.title}: it holds "
+                    f"{item.name!r}; name a new or empty folder."
+                )
     elif folder.exists() or folder.is_symlink():
         raise InputError(f"{folder} is not a folder; name another place for the model.")
 
@@ -138,28 +141,31 @@ def write(
       keep_checkpoint: If true, a checkpoint in the earlier folder stays.
 
     Raises:
-      InputError: If the folder holds a model of another kind or foreign files.
+      InputError: If the folder holds a model of another kind or foreign files, or
+        another process writes to it.
     """
     check_target(folder, kind)
-    kept = pathlib.Path(folder) / files.CHECKPOINT
-
-    def put(part: pathlib.Path) -> None:
-        about: dict[str, Any] = {"format_version": _FORMAT}
-        if kind != _TAGGER:
-            about["kind"] = kind
-        about |= {"package_version": __version__, **content.about, "files": {}}
+    about: dict[str, Any] = {"format_version": _FORMAT}
+    if kind != _TAGGER:
+        about["kind"] = kind
+    about |= {"package_version": __version__, **content.about, "files": {}}
+    with lock.hold(folder), files.Folder(pathlib.Path(folder).resolve()) as place:
+        _mend(place, kind)
         for name, arrays in content.arrays.items():
-            path = part / f"{name}.npz"
-            files.write_arrays(path, arrays)
-            about["files"][path.name] = _describe(path)
+            plain, new = _names(name)
+            write_arrays(place.path / new, arrays)
+            about["files"][plain] = _describe(place.path / new)
+        for name in KINDS[kind].extra:  # of the earlier model
+            place.remove(name)
+        text = json.dumps(about, indent=1) + "\n"
+        files.write_bytes(place.path / _MODEL, text.encode())  # the moment of change
+        for name in content.arrays:
+            place.rename(*reversed(_names(name)))
         for name, data in content.extra.items():
-            (part / name).write_bytes(data)
-        if keep_checkpoint and kept.exists():
-            shutil.copy2(kept, part / files.CHECKPOINT)
-        text = (json.dumps(about, indent=1) + "\n").encode()
-        files.replace_file(part / _MODEL, lambda file: _put(file, text))
-
-    files.replace_folder(folder, put, last=_MODEL)
+            files.write_bytes(place.path / name, data)
+        if not keep_checkpoint:
+            place.remove(files.CHECKPOINT)
+        place.sync()
 
 
 def read(folder: Path, kind: str) -> Content:
@@ -169,35 +175,38 @@ def read(folder: Path, kind: str) -> Content:
       InputError: If there is no model of this kind, or it is unfinished, of another
         version, cut short or damaged.
     """
-    shown, folder = folder, _place(folder)
+    shown, folder = folder, files.check_path(folder)
+    if not os.path.lexists(folder / _MODEL):
+        raise _missing(folder, shown, kind)
     try:
-        about = json.loads((folder / _MODEL).read_text(encoding="utf-8"))
+        about = read_json(folder / _MODEL)
         version, found = about["format_version"], about.get("kind", _TAGGER)
         expected = dict(about["files"])
-    except (FileNotFoundError, NotADirectoryError):
-        raise _missing(folder, shown, kind) from None
+        known = found in KINDS
+    except InputError:
+        raise
     except (ValueError, KeyError, TypeError, AttributeError):
         raise InputError(
             f"{folder / _MODEL} is cut short or damaged; train the model again."
         ) from None
-    if found != kind and found in KINDS:
+    if found != kind and known:
         raise InputError(
             f"{shown} is a {_title(found)}; use lowrank-jax {KINDS[found].command}."
         )
     if found != kind or version != _FORMAT:
         what = f"model format {version!r}" if found == kind else f"the kind {found!r}"
-        known = _FORMAT if found == kind else repr(kind)
+        reads = _FORMAT if found == kind else repr(kind)
         raise InputError(
-            f"{shown} has {what} where this version reads {known}; use the version of "
+            f"{shown} has {what} where this version reads {reads}; use the version of "
             f"lowrank_jax that wrote it ({about.get('package_version')}), or train "
             f"again."
         )
-    with complete(folder / _MODEL, kind):
-        for name in KINDS[kind].arrays:
-            _check_file(folder / f"{name}.npz", expected[f"{name}.npz"])
-    arrays = {
-        name: files.read_arrays(folder / f"{name}.npz") for name in KINDS[kind].arrays
-    }
+    arrays = {}
+    for name in KINDS[kind].arrays:
+        with complete(folder / _MODEL, kind):
+            wanted = expected[f"{name}.npz"]
+            size, digest = int(wanted["bytes"]), str(wanted["sha256"])
+        arrays[name] = read_arrays(_find(folder, name, size, digest))
     return Content(about, arrays)
 
 
@@ -211,18 +220,39 @@ def complete(place: Path, kind: str) -> Iterator[None]:
     """
     try:
         yield
-    except (KeyError, TypeError) as error:
+    except InputError:
+        raise
+    except Exception as error:  # content of any type and size may be there
         raise InputError(
-            f"{os.fspath(place)} is damaged or not of a {_title(kind)} ({error}); "
-            "train the model again."
+            f"{os.fspath(place)} is damaged or not of a {_title(kind)} "
+            f"({type(error).__name__}: {error}); train the model again."
         ) from None
 
 
-def _place(folder: Path) -> pathlib.Path:
-    """Return where the model is if `write` was killed between its two renames."""
-    folder = pathlib.Path(folder)
-    previous = files.previous_folder(folder)
-    return previous if not folder.exists() and previous.exists() else folder
+def _names(array: str) -> tuple[str, str]:
+    """Return the names of a file of arrays: in place, and before its rename."""
+    return f"{array}.npz", f"{array}.new.npz"
+
+
+def _mend(place: files.Folder, kind: str) -> None:
+    """Finish or clear away what an earlier write left when it was killed."""
+    for item in place.path.iterdir():
+        if files.PARTS.fullmatch(item.name) and item.is_file():
+            place.remove(item.name)
+    try:
+        expected = dict(read_json(place.path / _MODEL)["files"])
+    except (ValueError, KeyError, TypeError):  # no model, or a damaged one
+        expected = {}
+    for name in KINDS[kind].arrays:
+        plain, new = _names(name)
+        if not os.path.lexists(place.path / new):
+            continue
+        if (place.path / new).is_file() and expected.get(plain) == _describe(
+            place.path / new
+        ):
+            place.rename(new, plain)
+        else:
+            place.remove(new)
 
 
 def _title(kind: str) -> str:
@@ -237,9 +267,9 @@ def _missing(folder: pathlib.Path, shown: Path, kind: str) -> InputError:
             f"{shown} is not a model folder: it has no {_MODEL}; check the path."
         )
     command = KINDS[kind].resume or "train"
-    with contextlib.suppress(InputError, KeyError, TypeError):
+    with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
         # A reranker has settings where a tagger has hyperparameters.
-        text = files.read_arrays(path, only=("metadata",))["metadata"].tobytes()
+        text = read_arrays(path, only=("metadata",))["metadata"].tobytes()
         settings = json.loads(text)["metadata"]["settings"]
         command = "rerank train" if "settings" in settings else "train"
     return InputError(
@@ -249,29 +279,34 @@ def _missing(folder: pathlib.Path, shown: Path, kind: str) -> InputError:
 
 
 def _describe(path: pathlib.Path) -> dict[str, Any]:
-    with open(path, "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"sha256": digest, "bytes": path.stat().st_size}
+    with files.open_file(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        digest = hashlib.file_digest(file, "sha256")  # type: ignore[arg-type]
+    return {"sha256": digest.hexdigest(), "bytes": size}
 
 
-def _check_file(path: pathlib.Path, expected: Mapping[str, Any]) -> None:
-    if not path.exists():
+def _find(folder: pathlib.Path, name: str, size: int, digest: str) -> pathlib.Path:
+    """Return the file of arrays with this size and checksum."""
+    paths = [folder / form for form in _names(name)]
+    there = [path for path in paths if os.path.lexists(path)]
+    for path in there:
+        with files.open_file(path) as file:
+            found = os.fstat(file.fileno()).st_size
+        if found == size and _describe(path)["sha256"] == digest:
+            return path
+    if paths[0] not in there:
         raise InputError(
-            f"{path} is missing, so the model is incomplete; copy the whole folder or "
-            f"train again."
+            f"{paths[0]} is missing, so the model is incomplete; copy the whole folder "
+            f"or train again."
         )
-    size = path.stat().st_size
-    if size != expected["bytes"]:
+    with files.open_file(paths[0]) as file:
+        found = os.fstat(file.fileno()).st_size
+    if found != size:
         raise InputError(
-            f"{path} has {size} bytes where {expected['bytes']} are expected, so the "
-            f"model is incomplete; copy the whole folder or train again."
+            f"{paths[0]} has {found} bytes where {size} are expected, so the model is "
+            f"incomplete; copy the whole folder or train again."
         )
-    if _describe(path)["sha256"] != expected["sha256"]:
-        raise InputError(
-            f"{path} does not have the checksum it was written with; copy the folder "
-            f"again or train again."
-        )
-
-
-def _put(file: Any, content: bytes) -> None:
-    file.write(content)
+    raise InputError(
+        f"{paths[0]} does not have the checksum it was written with; copy the folder "
+        f"again or train again."
+    )

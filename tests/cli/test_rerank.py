@@ -111,7 +111,8 @@ def test_resume_gives_the_model_of_an_unbroken_run(cli, folder, tmp_path):
         (tmp_path / "other.jsonl").write_text(text.replace(old, new))
         other = ["rerank", "train", tmp_path / "other.jsonl", *given[3:]]
         refused(cli(*other, "--epochs", 3, "--resume"), "other data")
-    (tmp_path / "m" / ".checkpoint.npz.part").touch()  # of a run that was killed
+    part = f".lowrank-jax-{'0a' * 16}.part"  # of a run that was killed
+    (tmp_path / "m" / part).touch()
     done = cli(*given, "--epochs", 3, "--resume")
     assert done.status == 0 and "going on from" in done.err and "pass 2/3" in done.err
     for name in ("weights.npz",):

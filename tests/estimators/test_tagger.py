@@ -3,7 +3,6 @@ import dataclasses
 import itertools
 import json
 import os
-import pathlib
 import subprocess
 import sys
 
@@ -22,7 +21,6 @@ from lowrank_jax.estimators.tagger import Tagger
 from lowrank_jax.features import Encoder, read_template, with_orders
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online import perceptron
-from lowrank_jax.store import files as store_files
 from lowrank_jax.store.folder import check_target
 
 FILES = {"model.json", "weights.npz", "vocabulary.npz"}
@@ -270,57 +268,6 @@ def test_a_foreign_folder_is_refused_and_left_as_it_is(trained, tmp_path):
     check_target(tmp_path / "new", "tagger")
 
 
-def test_a_save_that_fails_leaves_the_earlier_model(trained, tmp_path, monkeypatch):
-    tagger, _ = trained
-    tagger.save(tmp_path / "m")
-    before = (tmp_path / "m" / "model.json").read_bytes()
-    rename = os.rename
-
-    def fail(source, target):
-        if ".part" in str(source):
-            raise OSError("no")
-        rename(source, target)
-
-    monkeypatch.setattr(os, "rename", fail)
-    with pytest.raises(OSError, match="no"):
-        named(tagger, "other").save(tmp_path / "m")
-    monkeypatch.setattr(store_files, "write_arrays", lambda *_: fail(".part", ""))
-    with pytest.raises(OSError, match="no"):
-        named(tagger, "other").save(tmp_path / "m")
-    assert (tmp_path / "m" / "model.json").read_bytes() == before
-    assert os.listdir(tmp_path) == ["m"]
-
-
-@pytest.mark.parametrize("is_parent_writable", [True, False])
-def test_a_folder_that_cannot_be_renamed_gets_the_files(
-    trained, tmp_path, monkeypatch, is_parent_writable
-):
-    tagger, _ = trained
-    folder = tmp_path / "mounted"
-    tagger.save(folder)
-    (folder / "checkpoint.npz").write_bytes(b"x")
-    mkdir = pathlib.Path.mkdir
-
-    def fail(*_):
-        raise OSError(16, "Device or resource busy")
-
-    def make(path, *given, **options):
-        if path.parent == tmp_path:
-            fail()
-        mkdir(path, *given, **options)
-
-    monkeypatch.setattr(os, "rename", fail)
-    if not is_parent_writable:
-        monkeypatch.setattr(pathlib.Path, "mkdir", make)
-    named(tagger, "second").save(folder, keep_checkpoint=True)
-    assert Tagger.load(folder).learner == "second"
-    assert {i.name for i in folder.iterdir()} == FILES | {"checkpoint.npz"}
-    named(tagger, "third").save(folder)
-    assert Tagger.load(folder).learner == "third"
-    assert {i.name for i in folder.iterdir()} == FILES
-    assert os.listdir(tmp_path) == ["mounted"]
-
-
 def test_a_link_to_a_folder_stays_a_link(trained, tmp_path):
     tagger, _ = trained
     (tmp_path / "far").mkdir()
@@ -330,15 +277,6 @@ def test_a_link_to_a_folder_stays_a_link(trained, tmp_path):
     assert (tmp_path / "link").is_symlink()
     assert Tagger.load(tmp_path / "far" / "m").learner == "second"
     assert Tagger.load(tmp_path / "link").learner == "second"
-
-
-def test_a_model_moved_aside_by_a_killed_save_still_loads(trained, tmp_path):
-    tagger, _ = trained
-    tagger.save(tmp_path / "m")
-    os.rename(tmp_path / "m", tmp_path / ".m.previous")
-    assert Tagger.load(tmp_path / "m").learner == tagger.learner
-    tagger.save(tmp_path / "m")
-    assert os.listdir(tmp_path) == ["m"]
 
 
 def cut(path, share=0.5):

@@ -139,7 +139,7 @@ def test_files_are_read_and_unreadable_ones_named(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="cannot be read"):
         read_template(tmp_path)
     path.write_bytes(b"U0:\xff%x[0,0]")
-    with pytest.raises(InputError, match="UTF-8 text at byte 3"):
+    with pytest.raises(InputError, match="my.template:1 is not utf-8 text"):
         read_template(path)
     monkeypatch.chdir(tmp_path)
     pathlib.Path("chunking").write_text("B")

@@ -46,6 +46,7 @@ class LabelledMatrices:
 
     kind = "matrix classifier"
     is_online = False
+    estimator: Any = None  # a fit is not resumed
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         """Keep the arguments."""

@@ -13,6 +13,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.models import bilinear_logit, logistic
 from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.store import folder as model_folder
+from lowrank_jax.store.arrays import check_arrays
 from lowrank_jax.store.files import Path
 
 __all__ = [
@@ -198,6 +199,7 @@ class Classifier:
         about, arrays = content.about, content.arrays["weights"]
         with model_folder.complete(folder, KIND):
             parts: Any = (arrays[name] for name in Params._fields)
+            _check(folder, arrays, about["row_names"])
             return Classifier(
                 classes=arrays["classes"],
                 params=Params(*parts),
@@ -232,6 +234,28 @@ class Classifier:
 
 
 _score = jax.jit(bilinear_logit.scores)
+
+
+def _check(folder: Path, arrays: Mapping[str, np.ndarray], row_names: Any) -> None:
+    """Raise unless the arrays of a saved model fit together."""
+    check_arrays(folder, arrays, {"classes": (None,)}, "fiubU")
+    num_classes = arrays["classes"].size
+    num_sets, rows, rank = arrays["left"].shape
+    columns = arrays["right"].shape[1]
+    sets = {"left": (num_sets, rows, rank), "bias": (num_sets,)}
+    check_arrays(folder, arrays, sets | {"right": (num_sets, columns, rank)})
+    if np.unique(arrays["classes"]).size < max(num_classes, 2):
+        raise ValueError("classes that are not distinct")
+    if num_sets not in (num_classes - 1, num_classes if num_classes > 2 else 1):
+        raise ValueError(f"{num_sets} sets of factors for {num_classes} classes")
+    sizes = {arrays["shift"].shape, arrays["size"].shape}
+    if not sizes <= {(1, 1), (rows, 1)} or 0 in arrays["left"].shape or columns == 0:
+        raise ValueError(f"a scaling of shape {arrays['size'].shape}")
+    check_arrays(folder, arrays, {"shift": (None, 1), "size": (None, 1)})
+    if (arrays["size"] <= 0).any() or len(row_names) not in (0, rows):
+        raise ValueError("the scaling or the names of the rows")
+    if not all(isinstance(name, str) for name in row_names):
+        raise TypeError("the names of the rows")
 
 
 def check_matrices(x: np.ndarray) -> np.ndarray:

@@ -74,5 +74,7 @@ def fit(
         "train_seconds": outcome.seconds + finished - compiled,
         "seconds_per_pass": outcome.seconds / len(outcome.history),
         "history": outcome.history,
+        "run": job.settings,
+        "machine": training.machine(),
     }
     return Fit(params, summary)

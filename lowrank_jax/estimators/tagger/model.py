@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from lowrank_jax import checks
+from lowrank_jax.data.sequences import Space
 from lowrank_jax.estimators import learners
 from lowrank_jax.estimators.base import Estimator
 from lowrank_jax.features import AttributeEncoder, Encoder
 from lowrank_jax.store import folder as model_folder
+from lowrank_jax.store.arrays import check_arrays
 from lowrank_jax.store.files import Path
 
 if TYPE_CHECKING:
@@ -187,10 +190,14 @@ class TaggerModel(Estimator):
         about, arrays = content.about, content.arrays
         with model_folder.complete(folder, _KIND):
             kind = AttributeEncoder if "attributes" in about["encoder"] else Encoder
+            encoder = kind.from_arrays(arrays["vocabulary"], about["encoder"])
             names = _FIELDS[about["model"]] & arrays["weights"].keys()
+            weights = {name: arrays["weights"][name] for name in sorted(names)}
+            _check_weights(folder, about["model"], weights, encoder.space)
+            checks.choice(tuple(learners.FORMATS), format=about["format"])
             return cls.from_params(
-                encoder=kind.from_arrays(arrays["vocabulary"], about["encoder"]),
-                params={name: arrays["weights"][name] for name in sorted(names)},
+                encoder=encoder,
+                params=weights,
                 learner=about["learner"],
                 hyperparameters=about["hyperparameters"],
                 format=about["format"],
@@ -215,6 +222,27 @@ _FIELDS = {
     "linear": {"zero", "first", "transitions"},
     "bilinear": {"table", "transitions", "scale"},
 }
+
+
+def _check_weights(
+    folder: Path, model: str, weights: Mapping[str, np.ndarray], space: Space
+) -> None:
+    """Raise unless the weights from a folder have the shapes that a space asks for."""
+    rows, labels = space.num_features + 1, space.num_labels
+    shapes: dict[str, tuple[int | None, ...]] = {}
+    if model == "bilinear":
+        shapes |= {"table": (rows, None), "scale": ()}
+        stride = -(-(labels + 1) // 8) * 8  # columns of one beta
+        if weights["table"].shape[-1] < 2 * labels + stride:
+            raise ValueError(f"too few columns for {labels} labels")
+    else:
+        shapes |= {"zero": (rows, labels)} if space.zero_order else {}
+        shapes |= {"first": (rows, labels, labels + 1)} if space.first_order else {}
+    if space.has_transitions:
+        shapes["transitions"] = (labels, labels + 1)
+    if set(weights) != set(shapes) or len({w.dtype for w in weights.values()}) > 1:
+        raise ValueError(f"the arrays {', '.join(sorted(weights))}")
+    check_arrays(folder, weights, shapes)
 
 
 def _params(model: str, weights: Mapping[str, np.ndarray]) -> Any:
