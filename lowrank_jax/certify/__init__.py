@@ -1,8 +1,9 @@
 """Certificates of a run on its own data.
 
 `run` trains and certifies, `regret` certifies a finished run, `along` gives the regret
-and its bounds up to each round. All three take step size, variant and rank from the
-state of the run, and refuse a state, a trace, a key or data of another run.
+and its bounds up to each round. `held_out` certifies the loss on sentences that the run
+has not seen; `losses` measures it. The first three take step size, variant and rank
+from the state of the run, and refuse a state, a trace, a key or data of another run.
 """
 
 from typing import TYPE_CHECKING
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
         run,
     )
     from lowrank_jax.certify.spectrum import Conjugate, Spectrum, conjugate
+    from lowrank_jax.certify.unseen import HeldOut, held_out, losses
 
 _MODULES = {
     "runs": "Certified RunCertificate along best_multiple regret run",
     "spectrum": "Conjugate Spectrum conjugate",
+    "unseen": "HeldOut held_out losses",
 }
 
 __all__, __getattr__, __dir__ = lazy.attach(

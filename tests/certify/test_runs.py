@@ -322,3 +322,53 @@ def test_a_comparator_of_another_space_is_refused():
         certified("sp", params=params)
     with pytest.raises(InputError, match="A comparator is a models.linear.Params"):
         certified("sp", params=jnp.zeros(3))
+
+
+@pytest.mark.parametrize("module", [bol, perceptron])
+def test_held_out_loss_is_certified_by_the_first_pass(module):
+    """DR-B13, against plain sums over rounds one by one."""
+    settings = {}
+    if module is bol:  # exact pairs: W does not depend on the random key
+        settings = {"averaging": "weights", "start": 0.5, "num_power_steps": 0}
+    learner = module.learner(record=("predicted",), dtype=jnp.float64, **settings)
+    corpus, key = streams.sentences.stream(task()), jax.random.key(3)
+    done = certify.run(learner, task(), key=key, num_passes=1)
+    found = certify.held_out(done.trace, 14, done.certificate)
+    state, total, sentences = learner.init(key, corpus.example(0)), [], task()
+    for index in loops.pass_order(key, 0, 14):
+        weights = dense(state.params, sentences.space)
+        ids, labels = list(twins.sentences(sentences))[index]
+        best = twins.viterbi(sentences.space, weights, ids)
+        right, wrong = (twins.features(sentences.space, ids, y) for y in (labels, best))
+        total.append(twins.dot(weights, twins.combine(wrong, right, -1.0)))
+        state, _ = jax.jit(learner.update)(state, corpus.example(int(index)))
+    assert found.num_rounds == 14
+    np.testing.assert_allclose(found.loss, np.mean(total), rtol=1e-9)
+    error = np.std(total, ddof=1) / 14**0.5
+    np.testing.assert_allclose(found.standard_error, error, rtol=1e-9)
+    assert found.bound is not None and found.loss <= found.bound + 1e-9
+    twice = certify.run(learner, task(), key=key, num_passes=2)
+    again = certify.held_out(twice.trace, 14, twice.certificate)
+    assert again == found._replace(bound=None)
+    loss = certify.losses(done.params, task())
+    weights = dense(done.params, sentences.space)
+    for value, (ids, labels) in zip(loss, twins.sentences(sentences), strict=True):
+        best = twins.viterbi(sentences.space, weights, ids)
+        right, wrong = (twins.features(sentences.space, ids, y) for y in (labels, best))
+        expected = twins.dot(weights, twins.combine(wrong, right, -1.0))
+        np.testing.assert_allclose(value, expected, atol=1e-9)
+
+
+def test_the_last_iterate_attains_the_bound_of_the_held_out_loss():
+    """U = W_N: DR-B11 is an equality, and a bound 5 % stricter would be false."""
+    learner = bol.learner(
+        averaging="none",
+        record=("predicted",),
+        num_power_steps=0,
+        dtype=jnp.float64,
+        start=0.5,
+    )
+    done = certify.run(learner, task(), key=jax.random.key(3), num_passes=1)
+    found = certify.held_out(done.trace, 14, done.certificate)
+    assert found.loss <= found.bound * (1 + 1e-9)
+    assert found.loss > 0.95 * found.bound

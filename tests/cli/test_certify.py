@@ -21,10 +21,13 @@ def test_train_certifies_its_run(cli, files, tmp_path):
     assert done.status == 0
     assert "certificate (DR-B4) against hindsight: regret" in done.out
     assert "holds" in done.out
+    assert "held-out loss (DR-B13) of the mean of W over the first pass" in done.out
     found = certificate(model)
     assert found["holds"] and found["num_rounds"] == 80
     assert found["regret"] <= found["linear_regret"] + 1e-6
     assert found["certificate"] - found["regret"] == pytest.approx(found["slack"])
+    assert found["held_out"]["num_rounds"] == 40 and found["held_out"]["bound"] is None
+    assert found["held_out"]["loss"] > 0
     kept = json.loads((tmp_path / "out.json").read_text())["certificate"]
     assert kept["regret"] == found["regret"]
 

@@ -94,7 +94,8 @@ class Certifier:
                 key=jax.random.key(run.job.seed),
                 hindsight=self.arguments.certify == "hindsight",
             )
-        result = found._asdict()
+            unseen = certify.held_out(outcome.traces, stream.num_examples, found)
+        result = found._asdict() | {"held_out": unseen._asdict()}
         if found.spectrum is not None:
             result["spectrum"] = found.spectrum._asdict()
         learner = self.arguments.learner
@@ -118,11 +119,14 @@ class Certifier:
         }
 
     def line(self, found: dict[str, Any]) -> str:
-        """Say in one line what was certified."""
+        """Say what was certified: the regret, and the loss on unseen sentences."""
         verdict = "holds" if found["holds"] else "DOES NOT HOLD"
+        unseen = found["held_out"]
         return (
             f"certificate (DR-B4) against {found['comparator']}: regret "
-            f"{found['regret']:,.1f}, at most {found['certificate']:,.1f}: {verdict}"
+            f"{found['regret']:,.1f}, at most {found['certificate']:,.1f}: {verdict}\n"
+            f"held-out loss (DR-B13) of the mean of W over the first pass: expected at "
+            f"most {unseen['loss']:,.2f} ± {unseen['standard_error']:,.2f} per sentence"
         )
 
     def _read_comparator(self, encoder: "Encoder") -> Any:

@@ -15,6 +15,7 @@ from lowrank_jax.theory.certificate import Certificate
 
 __all__ = [
     "convexity_certificate",
+    "held_out_certificate",
     "mean_certificate",
     "resolvent",
     "resolvent_conjugate",
@@ -292,3 +293,31 @@ def mean_certificate(
     return certificate.at_most(
         loss(weights.mean(0)), losses.mean(), scale=jnp.abs(losses).max()
     )
+
+
+def held_out_certificate(
+    weights: jax.Array, drawn: jax.Array, moves: jax.Array
+) -> Certificate:
+    r"""Compare the expected held-out loss of mean W with that of the rounds (DR-B13).
+
+    .. math:: E\,\ell(\bar W) \le E\,\frac1N\sum_t\ell_t(W_{t-1}), \qquad
+       \bar W = \frac1N\sum_t W_{t-1}
+
+    The expectations are exact: over all sequences of N examples, each with the same
+    probability, and over one more example. Proof: :math:`W_{t-1}` does not depend on
+    example t, so :math:`E\,\ell_t(W_{t-1})` is the loss of :math:`W_{t-1}` on a new
+    example. The rest is DR-B13 of `mean_certificate`. With :math:`W_t` in place of
+    :math:`W_{t-1}` it is false.
+
+    Args:
+      weights: (runs, N, m, n) :math:`W_{t-1}` of the run on each sequence.
+      drawn: (runs, N) int, the example of each round: all sequences.
+      moves: (examples, Y, m, n) :math:`\Phi(x, y') - \Phi(x, y)` of each example.
+    """
+
+    def losses(weight: jax.Array) -> jax.Array:
+        return jnp.einsum("...mn,eymn->...ey", weight, moves).max(-1)
+
+    of_mean = losses(weights.mean(1)).mean()
+    found = jnp.take_along_axis(losses(weights), drawn[..., None], axis=2)
+    return certificate.at_most(of_mean, found.mean(), scale=jnp.abs(found).max())

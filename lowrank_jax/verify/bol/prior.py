@@ -1,5 +1,6 @@
 """A start other than zero, Algorithm 2 as mirror descent, mean W: DR-B11 to B13."""
 
+import itertools
 from collections.abc import Iterator
 
 import jax
@@ -125,3 +126,42 @@ def _means(certify: Certify, effort: Effort) -> Iterator[Found]:
         yield Found(certify(weights, features, gold), f"any rounds {shape}")
         same = np.repeat(weights[:, :1], _ROUNDS, axis=1)
         yield Found(certify(same, features, gold), f"equal rounds {shape}")
+
+
+def _every_run(moves: np.ndarray, start: float) -> tuple[np.ndarray, np.ndarray]:
+    """Run mirror descent on all sequences of examples; return W_{t-1} and the draws.
+
+    Args:
+      moves: (num, examples, Y, m, n) features of each label less those of the true one.
+      start: c_0.
+    """
+    num, num_examples = moves.shape[:2]
+    drawn = np.array(list(itertools.product(range(num_examples), repeat=3)))
+    theta = np.full((num, len(drawn), *moves.shape[3:]), start)
+    weights = []
+    for examples in drawn.T:
+        weights.append(_leading(theta))
+        here = moves[:, examples]  # (num, runs, Y, m, n)
+        best = np.einsum("rsmn,rsymn->rsy", weights[-1], here).argmax(-1)
+        step = np.take_along_axis(here, best[..., None, None, None], axis=2)
+        theta = theta - step[:, :, 0]
+    return np.stack(weights, axis=2), np.broadcast_to(drawn, (num, *drawn.shape))
+
+
+@proved(
+    "DR-B13",
+    "in expectation, held-out loss of mean W <= mean of l_t(W_{t-1}) of a first pass",
+    prior.held_out_certificate,
+    "held out",
+)
+def _held_out(certify: Certify, effort: Effort) -> Iterator[Found]:
+    certify = batched(certify)
+    for rng, num, shape in _few(effort):
+        moves = rng.normal(size=(num, 3, 3, *shape)) * scales(rng, num)[:, None, None]
+        moves[:, :, 0] = 0  # the true label
+        for start in (0.0, 1.0):
+            weights, drawn = _every_run(moves, start)
+            found = certify(weights, drawn, moves)
+            yield Found(found, f"all sequences, start {start:g} {shape}")
+        same = np.broadcast_to(weights[:, :1, :1], weights.shape)
+        yield Found(certify(same, drawn, moves), f"W that rests {shape}")

@@ -1,5 +1,7 @@
 """DR-B11, DR-B12, DR-B13: hold on random runs, and 5 % stricter forms fail."""
 
+import itertools
+
 import hypothesis
 import jax
 import jax.numpy as jnp
@@ -117,4 +119,47 @@ def test_equal_rounds_attain_the_mean():
     weights = np.repeat(rng.standard_normal((1, *SHAPE)), ROUNDS, axis=0)
     features = rng.standard_normal((5, *SHAPE))
     found = prior.mean_certificate(weights, features, 2)
+    assert is_attained(found) and found.observed > 0.95 * found.bound > 0
+
+
+def every_run(rng, start):
+    """Mirror descent on all sequences of 3 of 3 examples; W before and after rounds."""
+    moves = rng.standard_normal((3, 4, *SHAPE))
+    moves[:, 0] = 0  # the true label
+    before, after = [], []
+    drawn = list(itertools.product(range(3), repeat=3))
+    for sequence in drawn:
+        theta, weights = np.full(SHAPE, start), []
+        weights.append(leading(theta, 1))
+        for example in sequence:
+            scores = np.einsum("mn,ymn->y", weights[-1], moves[example])
+            theta = theta - moves[example, scores.argmax()]
+            weights.append(leading(theta, 1))
+        before.append(weights[:-1])
+        after.append(weights[1:])
+    return np.array(before), np.array(after), np.array(drawn), moves
+
+
+@hypothesis.given(seeds)
+@settings
+def test_the_first_pass_bounds_the_expected_held_out_loss(seed):
+    rng = np.random.default_rng(seed)
+    before, _, drawn, moves = every_run(rng, rng.choice([0.0, 0.5]))
+    found = program(prior.held_out_certificate)(before, drawn, moves)
+    assert is_sound(found)
+
+
+def test_weights_that_have_seen_the_example_certify_nothing():
+    """With W_t for W_{t-1} the statement fails: the order of the rounds matters."""
+    rng, fails = np.random.default_rng(0), 0
+    for _ in range(50):
+        _, after, drawn, moves = every_run(rng, 0.5)
+        fails += not prior.held_out_certificate(after, drawn, moves).holds
+    assert fails > 10
+
+
+def test_weights_that_rest_attain_the_held_out_loss():
+    before, _, drawn, moves = every_run(np.random.default_rng(0), 0.5)
+    same = np.broadcast_to(before[0, 1], before.shape)
+    found = prior.held_out_certificate(same, drawn, moves)
     assert is_attained(found) and found.observed > 0.95 * found.bound > 0

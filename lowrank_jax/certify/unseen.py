@@ -1,0 +1,88 @@
+r"""Certificate of the held-out loss, from the first pass of a run (DR-B13).
+
+In the first pass each sentence is met before the weights have seen it. For sentences
+drawn independently, the mean :math:`\bar W` of the weights that these rounds predicted
+with therefore has
+
+.. math:: E\,\ell(\bar W) \le E\,\frac1N\sum_{t \le N}\ell_t(W_{t-1}), \qquad
+   \ell(W) = \max_{y'}\langle W, \Phi(x, y') - \Phi(x, y)\rangle
+
+because the loss is convex. Later passes meet sentences again and certify nothing. For a
+run of one pass the regret (DR-B11) bounds the right side in turn.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax import lax
+
+from lowrank_jax import checks, streams
+from lowrank_jax.certify import audit, comparator
+from lowrank_jax.certify.runs import RunCertificate
+from lowrank_jax.data.sequences import Sequences
+from lowrank_jax.decode import best_path
+from lowrank_jax.models import bilinear, linear
+
+__all__ = ["HeldOut", "held_out", "losses"]
+
+
+class HeldOut(NamedTuple):
+    """What the first pass says of sentences that the run has not seen."""
+
+    num_rounds: int  # N, of the first pass
+    loss: float  # mean of l_t(W_{t-1}): in expectation no less than that of mean W
+    standard_error: float  # of this mean
+    bound: float | None  # of `loss`, by the regret against U; for runs of one pass
+
+
+def held_out(
+    trace: Any, num_examples: int, certificate: RunCertificate | None = None
+) -> HeldOut:
+    r"""Certify the held-out loss of the mean of W over the first pass (DR-B13).
+
+    Args:
+      trace: Trace of all rounds, or the traces of the passes, of a learner of
+        `online.bol` or `online.perceptron`.
+      num_examples: Number of training sentences.
+      certificate: Certificate of the regret of the same run. If the run has one pass,
+        it gives the bound :math:`\frac1N(\sum_t\ell_t(U) + F^{**}(U)/C + \dots)` on the
+        loss, where :math:`\ell_t(U)` is against the learner's predictions.
+    """
+    checks.whole(num_examples=num_examples)
+    margin = np.asarray(audit.joined(trace).margin, np.float64)
+    first = -margin[:num_examples]
+    bound = None
+    if certificate is not None and certificate.num_rounds == len(first) == len(margin):
+        unused = certificate.certificate - certificate.linear_regret
+        bound = float(first.mean() + unused / len(first))
+    spread = float(first.std(ddof=1)) if len(first) > 1 else float("nan")
+    error = spread / len(first) ** 0.5
+    return HeldOut(len(first), float(first.mean()), error, bound)
+
+
+def losses(params: Any, data: streams.sentences.Stream | Sequences) -> np.ndarray:
+    r"""Return :math:`\ell(W) = \max_{y'}\langle W, \Phi(x, y') - \Phi(x, y)\rangle`.
+
+    Args:
+      params: W, parameters of `models.linear` or `models.bilinear`.
+      data: Sentences with labels.
+
+    Returns:
+      (num_sentences,) losses, 0 where the model is right.
+    """
+    corpus = streams.sentences.stream(data) if isinstance(data, Sequences) else data
+    comparator.check(params, corpus.space)
+    return np.asarray(_losses(params, corpus))
+
+
+@jax.jit
+def _losses(params: Any, corpus: streams.sentences.Stream) -> jax.Array:
+    model = linear if isinstance(params, linear.Params) else bilinear
+
+    def one(index: jax.Array) -> jax.Array:
+        example = corpus.example(index)
+        labels = best_path(model.scores(params, example), example.length).labels
+        return -comparator.margin(params, example, labels)
+
+    return lax.map(one, jax.numpy.arange(corpus.num_examples))
