@@ -55,9 +55,16 @@ def order_of(key: jax.Array, index: int, num_examples: int) -> jax.Array:
     )
 
 
+@functools.partial(jax.jit, static_argnums=2)
 def pass_order(key: jax.Array, index: int, num_examples: int) -> jax.Array:
     """Return the order of a pass of `passes` or `train` with this key."""
     return order_of(jax.random.split(key)[1], index, num_examples)
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _start(learner: Learner, key: jax.Array, stream: Stream) -> Any:
+    """Return the state before the first round, as one program."""
+    return learner.init(key, stream.example(0))
 
 
 @functools.lru_cache(maxsize=8)
@@ -123,7 +130,7 @@ def passes(
     began = time.perf_counter()
     if state is None:
         key_start = key if is_whole else jax.random.split(key)[0]
-        state = jax.jit(learner.init)(key_start, stream.example(0))
+        state = _start(learner, key_start, stream)
     length = size if every is None else min(every, size)
     ends = [*range(length, size, length), size]
     starts = [0, *ends[:-1]]

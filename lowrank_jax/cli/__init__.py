@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from lowrank_jax import __version__
 from lowrank_jax.checks import InputError
+from lowrank_jax.cli import programs
 
 __all__ = ["COMMANDS", "main"]
 
@@ -65,6 +66,8 @@ def main(argv: list[str] | None = None) -> int:
             stream.reconfigure(encoding="utf-8")
     try:
         arguments = _parser(argv).parse_args(argv)
+        if not arguments.no_cache:
+            programs.keep_programs(arguments.command)
         status = arguments.run(arguments)
         sys.stdout.flush()  # a closed pipe is noticed here, not at the exit
         return status
@@ -111,7 +114,15 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
     parser = _Parser(prog="lowrank-jax", description=_DESCRIPTION, epilog=_EPILOG)
     version = f"lowrank-jax {__version__}"
     parser.add_argument("--version", action="version", version=version)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    parser.add_argument(
+        "--no-cache",
+        action="store_true",
+        help="compile anew; by default compiled programs are kept in the user's cache "
+        "folder, or in $JAX_COMPILATION_CACHE_DIR",
+    )
+    commands = parser.add_subparsers(
+        title="commands", metavar="COMMAND", dest="command", required=True
+    )
     called = next((word for word in argv if not word.startswith("-")), None)
     for name in (called,) if called in COMMANDS else COMMANDS:
         importlib.import_module(f"lowrank_jax.cli.commands.{name}").add_parser(commands)

@@ -50,7 +50,7 @@ def describe_pass(entry: dict[str, Any]) -> str:
     """Write what is known of one pass, in few words."""
     parts = []
     if "mistakes" in entry:
-        parts.append(f"{entry['mistakes']:,} wrong")
+        parts.append(f"{entry['mistakes']:,} sentences with a mistake")
     if "updates" in entry:
         parts.append(f"{entry['updates']:,} updates")
     for name in ("loss", "objective"):
@@ -99,6 +99,8 @@ class Progress:
             self._live = _live(num_passes, num_done, unit)
         if self._live is not None:
             self._live[0].start()
+        else:
+            print("compiling ...", file=sys.stderr, flush=True)
 
     def show(self, entry: dict[str, Any]) -> None:
         """Tell of a pass that has ended."""
@@ -140,7 +142,7 @@ def _live(num_passes: int, first_pass: int, unit: str) -> tuple[Any, Any] | None
         console=console.Console(stderr=True),
     )
     task = display.add_task(
-        unit, total=num_passes, completed=first_pass, text="compiling"
+        unit, total=num_passes, completed=first_pass, text="compiling ..."
     )
     return display, task
 

@@ -13,7 +13,7 @@ hashing, hence no collision, for any number of digits.
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -66,6 +66,25 @@ class Vocabulary:
         return found
 
 
+class _Codes(dict[str, int]):
+    """Codes of the strings of one corpus. A new string gets the next code.
+
+    Copying a vocabulary would take longer than to label a sentence.
+    """
+
+    def __init__(self, known: Mapping[str, int]) -> None:
+        super().__init__()
+        self._known, self.new = known, list[str]()
+
+    def __missing__(self, value: str) -> int:
+        code = self._known.get(value, -1)
+        if code < 0:
+            code = len(self._known) + len(self.new)
+            self.new.append(value)
+        self[value] = code
+        return code
+
+
 def codes_of(column: np.ndarray, index: dict[str, int]) -> np.ndarray:
     """Return the codes of a column of known strings, (num_tokens,) int64."""
     codes = map(index.__getitem__, _as_list(column))
@@ -84,7 +103,8 @@ class Windows:
 
     Attributes:
       num_tokens: Length of the arrays that `at` returns.
-      vocabulary: Given vocabulary, followed by the new strings of this corpus.
+      new_values: Strings of this corpus that the vocabulary lacks. Their codes follow
+        the codes of the vocabulary.
     """
 
     def __init__(
@@ -109,9 +129,8 @@ class Windows:
         pads_before = [f"_B-{distance}" for distance in range(before, 0, -1)]
         pads_after = [f"_B+{distance}" for distance in range(1, after + 1)]
 
-        data = [columns[column] for column in sorted(used)]
-        self.vocabulary = vocabulary.extend([pads_before + pads_after, *data])
-        index = self.vocabulary.index
+        index = _Codes(vocabulary.index)
+        pads = {pad: index[pad] for pad in pads_before + pads_after}
         starts, ends = (
             np.asarray(offsets[s], np.int64) for s in (np.s_[:-1], np.s_[1:])
         )
@@ -123,13 +142,14 @@ class Windows:
         last = ends + before + shift * np.arange(len(starts))
         layout = np.empty(self.num_tokens + shift * len(starts), np.int64)
         for distance, pad in enumerate(pads_before):
-            layout[first + distance] = index[pad]
+            layout[first + distance] = pads[pad]
         for distance, pad in enumerate(pads_after):
-            layout[last + distance] = index[pad]
+            layout[last + distance] = pads[pad]
         self._layouts = {}
-        for column in used:
+        for column in sorted(used):
             self._layouts[column] = layout.copy()
             self._layouts[column][self._places] = codes_of(columns[column], index)
+        self.new_values = tuple(index.new)
 
     def at(self, row: int, column: int) -> np.ndarray:
         """Return the codes of ``%x[row,column]`` at each token, (num_tokens,) int64."""
@@ -173,7 +193,7 @@ class KeyTable:
         key = np.zeros(num_tuples, np.int64)
         is_known = np.ones(num_tuples, bool)
         prefixes = iter(self.prefixes)
-        for code, is_full in zip(codes, self._cuts(), strict=True):
+        for code, is_full in zip(codes, self._cuts, strict=True):
             if is_full:
                 key = _place(next(prefixes), key)  # -1 stays below 0 to the end
             is_known &= code < self.base
@@ -185,12 +205,13 @@ class KeyTable:
         key = self.keys[places]
         prefixes = list(self.prefixes)
         result = np.empty((self.num_digits, len(key)), np.int64)
-        for i, is_full in reversed(list(enumerate(self._cuts()))):
+        for i, is_full in reversed(list(enumerate(self._cuts))):
             key, result[i] = np.divmod(key, self.base)
             if is_full:
                 key = prefixes.pop()[key]
         return result
 
+    @functools.cached_property
     def _cuts(self) -> list[bool]:
         """Return for each digit True if the digits before it are replaced by a rank."""
         cuts, prefixes, num_values = [], iter(self.prefixes), 1

@@ -179,7 +179,9 @@ class Doubts:
             is_total = "" in between or any(_may_meet(literals, o) for o in others)
             self._is_total.append(is_total)
             self._marks.append(frozenset(literal[0] for literal in between if literal))
-        self._is_marked = {marks: _has_mark(values, marks) for marks in self._marks}
+        self._is_marked = {
+            marks: _has_mark(values, marks) for marks in set(self._marks)
+        }
 
     def extend(self, new_values: Sequence[str]) -> "Doubts":
         """Return the doubts for a vocabulary with more values at its end."""

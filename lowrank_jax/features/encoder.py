@@ -116,18 +116,19 @@ class Encoder:
         check_training(corpus, min_count)
         assert corpus.labels is not None
         windows = open_windows(corpus, template, Vocabulary())
+        vocabulary = Vocabulary({v: i for i, v in enumerate(windows.new_values)})
         groups = group_columns(template)
         tables, places, counts, orders = [], [], [], []
         for columns in groups.values():
             codes = tuples_of_codes(windows, template, columns)
-            table, place = fit_keys(codes, len(windows.vocabulary.values))
+            table, place = fit_keys(codes, len(windows.new_values))
             tables.append(table)
             places.append(place.reshape(len(columns), -1))
             bits = [_ORDER_BITS[template.columns[column].orders] for column in columns]
             count, order = count_keys(places[-1], len(table.keys), bits)
             counts.append(count)
             orders.append(order)
-        same = first_of_text(tuple(groups), tables, windows.vocabulary)
+        same = first_of_text(tuple(groups), tables, vocabulary)
         ids, feature_orders = number_features(same, counts, orders, min_count)
         num_features = len(feature_orders)
 
@@ -139,7 +140,7 @@ class Encoder:
             template=template,
             labels=tuple(sorted(set(corpus.labels.tolist()))),
             min_count=min_count,
-            vocabulary=windows.vocabulary,
+            vocabulary=vocabulary,
             tables=tuple(
                 dataclasses.replace(table, keys=table.keys[kept])
                 for table, kept in zip(tables, is_kept, strict=True)
@@ -162,20 +163,27 @@ class Encoder:
         """
         checks.choice(("error", "ignore"), unseen_label=unseen_label)
         windows = open_windows(corpus, self.template, self.vocabulary)
-        values = windows.vocabulary.values
-        groups = group_columns(self.template)
-        doubts = self._doubts.extend(values[len(self.vocabulary.values) :])
+        groups = self._groups
+        doubts = self._doubts.extend(windows.new_values)
         feature_ids = np.empty(
             (windows.num_tokens, len(self.template.columns)), np.int32
         )
         for number, (literals, columns) in enumerate(groups.items()):
             codes = tuples_of_codes(windows, self.template, columns)
             place = self.tables[number].find(codes)
-            ids = np.append(self.table_ids[number], np.int32(self.num_features))[place]
-            if doubts.exist(number):
-                missing = np.flatnonzero(place < 0)
+            missing = np.flatnonzero(place < 0)
+            if len(self.table_ids[number]):
+                ids = self.table_ids[number][place]
+                ids[missing] = self.num_features
+            else:
+                ids = np.full(len(place), self.num_features, np.int32)
+            if len(missing) and doubts.exist(number):
                 missing = missing[doubts.of(number, codes[:, missing])]
+            else:
+                missing = missing[:0]
+            if len(missing):
                 tuples, back = np.unique(codes[:, missing], axis=1, return_inverse=True)
+                values = self.vocabulary.values + windows.new_values
                 texts = expand_texts(literals, tuples, values)
                 found = [self._doubtful_ids.get(t, self.num_features) for t in texts]
                 ids[missing] = np.array(found, np.int32)[back]
@@ -271,6 +279,11 @@ class Encoder:
                 f"the encoder is damaged ({wrong}); train the model again."
             )
         return encoder
+
+    @functools.cached_property
+    def _groups(self) -> dict[tuple[str, ...], list[int]]:
+        """Columns of the template by their literals."""
+        return group_columns(self.template)
 
     @functools.cached_property
     def _first_keys(self) -> tuple[np.ndarray, np.ndarray]:

@@ -69,7 +69,7 @@ class Stream:
         """Raise `InputError` unless there are sentences and all labels are known."""
         if self.num_examples == 0:
             raise checks.InputError("There is no sentence to train on.")
-        num_unknown = int((self.labels < 0).sum())
+        num_unknown = int((np.asarray(self.labels) < 0).sum())
         if num_unknown:
             raise checks.InputError(
                 f"{num_unknown} tokens have no known label (-1): training needs them "

@@ -5,7 +5,7 @@ import pytest
 from lowrank_jax.cli import output
 
 ENTRY = {"sentences": 8936, "mistakes": 1798, "loss": 42728.6, "seconds": 4.0}
-TEXT = "1,798 wrong, loss 42728.6, 2,234 sentences/s"
+TEXT = "1,798 sentences with a mistake, loss 42728.6, 2,234 sentences/s"
 
 
 def test_a_pass_is_described_in_few_words():
@@ -20,7 +20,8 @@ def test_without_a_terminal_there_is_one_line_a_pass(capsys):
         shown.begin(2, 10)
         shown.show(ENTRY)
         shown.show(ENTRY | {"seconds": 2.0})
-    first, second = capsys.readouterr().err.splitlines()
+    compiling, first, second = capsys.readouterr().err.splitlines()
+    assert compiling == "compiling ..."
     assert first == f"pass 3/10: {TEXT}, 4.0 s, 28 s left"
     assert second.startswith("pass 4/10: ") and second.endswith("2.0 s, 18 s left")
 

@@ -30,8 +30,8 @@ Probabilities of --marginals are the softmax of the model's scores over all labe
 of a sentence. Only models trained by likelihood (crf) are calibrated. Perceptron and
 max-margin models (sp, mira, bol, ...) order labels well but are not calibrated.
 
-Most of the time for little text goes into compilation: set JAX_COMPILATION_CACHE_DIR to
-a folder to keep compiled programs from one call to the next.
+Best labels of up to some ten thousand tokens are found without compiling. Compiled
+programs are kept in the user's cache folder (lowrank-jax --no-cache tag ... does not).
 
 examples:
   lowrank-jax tag chunker new.txt > tagged.txt
