@@ -176,7 +176,7 @@ class KeyTable:
     def is_sound(self) -> bool:
         """Return False if a table from a file is not sorted or a key out of range."""
         num_values, prefixes = 1, iter(self.prefixes)
-        for is_full in self._cuts():
+        for is_full in self._cuts:
             if is_full and not _is_sorted(table := next(prefixes), num_values):
                 return False
             num_values = (len(table) if is_full else num_values) * self.base
