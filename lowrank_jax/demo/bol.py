@@ -16,6 +16,7 @@ from lowrank_jax import certify, data, loops, metrics, streams
 from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.demo import Row, Size
 from lowrank_jax.estimators import labelling
+from lowrank_jax.estimators.tagger.model import num_parameters
 from lowrank_jax.features import Encoder, read_template, with_orders
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online import bol, mira, perceptron
@@ -173,7 +174,7 @@ def _run(task: _Task, model: Any, learner: Learner, ends: _Ends) -> _Run:
             predicted[name] = names[np.asarray(predict(params, task.test))]
             scores = metrics.word_scores_from_labels(gold, predicted[name], offsets)
             f1[name].append(scores.f1)
-    num_weights = labelling.num_parameters(
+    num_weights = num_parameters(
         task.encoder.space,
         model="linear" if model is linear else "bilinear",
         num_zero_order=task.encoder.num_zero_order,

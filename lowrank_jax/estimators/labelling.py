@@ -22,7 +22,6 @@ __all__ = [
     "k_best_all",
     "marginals",
     "marginals_all",
-    "num_parameters",
     "predict",
     "predict_all",
     "predict_batch",
@@ -198,43 +197,6 @@ def marginals(scores: Any, params: Any, corpus: Stream, index: jax.Array) -> jax
     """Return the probability of each label at each token of one sentence."""
     sentence = corpus.example(index)
     return decode.marginals(scores(params, sentence), sentence.length).unary
-
-
-def num_parameters(
-    space: Space,
-    *,
-    model: str = "linear",
-    rank: int = 1,
-    num_zero_order: int | None = None,
-    num_first_order: int | None = None,
-) -> int:
-    r"""Count the weights of a first-order tagger.
-
-    With :math:`S` labels and one more column for the start of a sentence, a 0-order
-    feature has :math:`S` weights. A first-order feature has :math:`S (S + 1)` weights
-    in the linear model (BOL-Eq3) and :math:`r (2 S + 1)`, the sizes of
-    :math:`\alpha_k` and :math:`\beta_k`, in the bilinear model of rank :math:`r`
-    (BOL-Eq5). Label transitions are a full :math:`S (S + 1)` in both.
-
-    Args:
-      space: Sizes of the model.
-      model: ``"linear"`` or ``"bilinear"``.
-      rank: Rank of each block of the bilinear model.
-      num_zero_order: Number of features in 0-order columns, from
-        `Encoder.num_zero_order`. None takes all if there is such a column.
-      num_first_order: Number of features in first-order columns; None as above.
-    """
-    checks.choice(("linear", "bilinear"), model=model)
-    checks.whole(rank=rank)
-    if num_zero_order is None:
-        num_zero_order = space.num_features if space.zero_order else 0
-    if num_first_order is None:
-        num_first_order = space.num_features if space.first_order else 0
-    num_labels = space.num_labels
-    full = num_labels * (num_labels + 1)
-    block = full if model == "linear" else rank * (2 * num_labels + 1)
-    transitions = full if space.has_transitions else 0
-    return num_zero_order * num_labels + num_first_order * block + transitions
 
 
 def _padded(sequences: Sequences, tokens: np.ndarray, lengths: np.ndarray) -> Sequences:

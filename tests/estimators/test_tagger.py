@@ -18,6 +18,7 @@ from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import Scores, path_score
 from lowrank_jax.estimators import labelling
 from lowrank_jax.estimators.tagger import Tagger
+from lowrank_jax.estimators.tagger.model import num_parameters
 from lowrank_jax.features import Encoder, read_template, with_orders
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online import perceptron
@@ -345,6 +346,6 @@ def test_weights_are_counted_by_order():
 def test_bad_models_are_named():
     space = Space(10, 3, ("0",))
     with pytest.raises(InputError, match="`model`"):
-        labelling.num_parameters(space, model="cubic")
+        num_parameters(space, model="cubic")
     with pytest.raises(InputError, match="`rank`"):
-        labelling.num_parameters(space, model="bilinear", rank=0)
+        num_parameters(space, model="bilinear", rank=0)

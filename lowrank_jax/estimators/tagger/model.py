@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Params = linear.Params | bilinear.Params
 
-__all__ = ["TaggerModel"]
+__all__ = ["TaggerModel", "num_parameters"]
 
 _KIND = "tagger"
 
@@ -124,14 +124,13 @@ class TaggerModel(Estimator):
     @property
     def num_parameters(self) -> int:
         """Number of weights of the model."""
-        from lowrank_jax.estimators import labelling
         from lowrank_jax.models import bilinear
 
         rank = 1
         if self.model == "bilinear":
             table: Any = self._weights["table"]
             rank = bilinear.rank_of(table, len(self.encoder_.labels))
-        return labelling.num_parameters(
+        return num_parameters(
             self.encoder_.space,
             model=self.model,
             rank=rank,
@@ -264,3 +263,40 @@ def _orders_of(encoder: Encoder | AttributeEncoder) -> str:
     if isinstance(encoder, Encoder):
         return "template"
     return {"0": "zero", "1": "first", "01": "both"}[encoder.order]
+
+
+def num_parameters(
+    space: Space,
+    *,
+    model: str = "linear",
+    rank: int = 1,
+    num_zero_order: int | None = None,
+    num_first_order: int | None = None,
+) -> int:
+    r"""Count the weights of a first-order tagger.
+
+    With :math:`S` labels and one more column for the start of a sentence, a 0-order
+    feature has :math:`S` weights. A first-order feature has :math:`S (S + 1)` weights
+    in the linear model (BOL-Eq3) and :math:`r (2 S + 1)`, the sizes of
+    :math:`\alpha_k` and :math:`\beta_k`, in the bilinear model of rank :math:`r`
+    (BOL-Eq5). Label transitions are a full :math:`S (S + 1)` in both.
+
+    Args:
+      space: Sizes of the model.
+      model: ``"linear"`` or ``"bilinear"``.
+      rank: Rank of each block of the bilinear model.
+      num_zero_order: Number of features in 0-order columns, from
+        `Encoder.num_zero_order`. None takes all if there is such a column.
+      num_first_order: Number of features in first-order columns; None as above.
+    """
+    checks.choice(("linear", "bilinear"), model=model)
+    checks.whole(rank=rank)
+    if num_zero_order is None:
+        num_zero_order = space.num_features if space.zero_order else 0
+    if num_first_order is None:
+        num_first_order = space.num_features if space.first_order else 0
+    num_labels = space.num_labels
+    full = num_labels * (num_labels + 1)
+    block = full if model == "linear" else rank * (2 * num_labels + 1)
+    transitions = full if space.has_transitions else 0
+    return num_zero_order * num_labels + num_first_order * block + transitions
