@@ -332,7 +332,7 @@ def test_a_folder_with_a_checkpoint_alone_says_how_to_go_on(tmp_path):
 
 
 def test_weights_are_counted_by_order():
-    count = labelling.num_parameters
+    count = num_parameters
     space = Space(10, 3, ("0", "01", "1"), has_transitions=True)
     assert count(space) == 10 * 3 + 10 * 12 + 12
     assert count(space, model="bilinear") == 10 * 3 + 10 * 7 + 12
