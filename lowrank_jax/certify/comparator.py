@@ -100,20 +100,25 @@ def gap(params: Any, here: mistakes.Position, space: Space) -> jax.Array:
     labels, before = here.labels, here.previous
     zero = here.ids[jnp.array(space.zero_order, jnp.int32)][:, None]
     first = here.ids[jnp.array(space.first_order, jnp.int32)][:, None]
+    dtype = jax.tree.leaves(params)[0].dtype  # id K scores 0, whatever its row holds
+    is_zero, is_first = (
+        (ids < space.num_features).astype(dtype) for ids in (zero, first)
+    )
     parts = []
     if isinstance(params, linear.Params):
         if params.zero is not None:
-            parts.append(_at(params.zero, zero, labels[None]).sum(0))
+            parts.append((is_zero * _at(params.zero, zero, labels[None])).sum(0))
         if params.first is not None:
-            parts.append(_at(params.first, first, labels[None], before[None]).sum(0))
+            pairs = _at(params.first, first, labels[None], before[None])
+            parts.append((is_first * pairs).sum(0))
     else:
         table, size = params.table, space.num_labels
         rank, stride = bilinear.rank_of(table, size), bilinear.stride(size)
-        parts.append(_at(table, zero, labels[None]).sum(0))
+        parts.append((is_zero * _at(table, zero, labels[None])).sum(0))
         for j in range(rank):
             left = _at(table, first, size * (1 + j) + labels[None])
             right = _at(table, first, size * (1 + rank) + stride * j + before[None])
-            parts.append(params.scale * (left * right).sum(0))
+            parts.append(params.scale * (is_first * left * right).sum(0))
     if params.transitions is not None:
         parts.append(params.transitions[labels, before])
     both = sum(parts[1:], start=parts[0])

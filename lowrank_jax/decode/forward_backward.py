@@ -100,7 +100,10 @@ def entropy(scores: Scores, length: Length = None) -> jax.Array:
     pairwise = jnp.broadcast_to(scores.pairwise, probability.pairwise.shape)
 
     def mean(probability: jax.Array, score: jax.Array) -> jax.Array:
-        return jnp.sum(jnp.where(probability > 0, probability * score, 0))
+        is_seen = (probability > 0) & (
+            score > -jnp.inf
+        )  # 0 times infinity: gradient nan
+        return jnp.sum(probability * jnp.where(is_seen, score, 0))
 
     mean_score = mean(probability.unary, scores.unary)
     mean_score += mean(probability.pairwise, pairwise)

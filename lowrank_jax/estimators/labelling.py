@@ -131,6 +131,12 @@ def groups(
         yield tokens, sentences, stream(part, window=window)
 
 
+@functools.cache
+def _scores_of(model: ModuleType) -> Callable[[Any, Sentence], Scores]:
+    """Return the fast scores: row K of a trained table is 0. One object per model."""
+    return functools.partial(model.scores, has_zero_row=True)
+
+
 def predict_all(model: ModuleType, params: Any, sequences: Sequences) -> np.ndarray:
     """Label every token of a corpus in the way that suits the device.
 
@@ -146,7 +152,7 @@ def predict_all(model: ModuleType, params: Any, sequences: Sequences) -> np.ndar
         return predict_batch(model, params, sequences)
     codes = np.zeros(sequences.num_tokens, np.int32)
     for tokens, _, part in groups(sequences):
-        found = predict_jitted(model.scores, params, part)
+        found = predict_jitted(_scores_of(model), params, part)
         codes[tokens] = np.asarray(found)[: tokens.size]
     return codes
 
@@ -159,7 +165,9 @@ def k_best_all(
     lengths = np.diff(sequences.offsets).tolist()
     for _, sentences, part in groups(sequences):
         for i, sentence in enumerate(sentences.tolist()):
-            paths = jax.device_get(k_best(model.scores, k, params, part, np.int32(i)))
+            paths = jax.device_get(
+                k_best(_scores_of(model), k, params, part, np.int32(i))
+            )
             results[sentence] = [
                 (labels[: lengths[sentence]], float(score))
                 for labels, score, is_valid in zip(*paths, strict=True)
@@ -176,7 +184,7 @@ def marginals_all(model: ModuleType, params: Any, sequences: Sequences) -> np.nd
     for _, sentences, part in groups(sequences):
         for i, sentence in enumerate(sentences.tolist()):
             here = slice(starts[sentence], starts[sentence + 1])
-            found = marginals(model.scores, params, part, np.int32(i))
+            found = marginals(_scores_of(model), params, part, np.int32(i))
             result[here] = np.asarray(found)[: here.stop - here.start]
     return result
 

@@ -174,7 +174,7 @@ def truncated(params: linear.Params, rank: int) -> Params:
 
 
 def positions(
-    params: Params, ids: jax.Array, space: Space
+    params: Params, ids: jax.Array, space: Space, *, has_zero_row: bool = True
 ) -> tuple[jax.Array, jax.Array]:
     """Score positions by their features, transitions left out.
 
@@ -182,6 +182,8 @@ def positions(
       params: Model.
       ids: (n, num_templates) int32.
       space: Sizes.
+      has_zero_row: True if row K is known to be 0, as in the tables of the learners.
+        Else id K is masked: it scores 0 whatever its row holds. Static.
 
     Returns:
       (n, S) scores of labels and (n, S, stride) of pairs.
@@ -189,6 +191,8 @@ def positions(
     labels, each = space.num_labels, stride(space.num_labels)
     rank, dtype = rank_of(params.table, labels), params.table.dtype
     rows = params.table.at[ids].get(mode="promise_in_bounds")
+    if not has_zero_row:
+        rows = jnp.where((ids < space.num_features)[:, :, None], rows, 0)
     unary = jnp.zeros((ids.shape[0], labels), dtype)
     for t in space.zero_order:
         unary = unary + rows[:, t, :labels]
@@ -212,13 +216,20 @@ def with_transitions(params: Params, unary: jax.Array, pairwise: jax.Array) -> S
     return Scores(unary, pairwise)
 
 
-def scores(params: Params, sentence: Sentence) -> Scores:
+def scores(params: Params, sentence: Sentence, *, has_zero_row: bool = False) -> Scores:
     """Score all labels and label pairs of one sentence. Differentiable in `params`.
 
     `pairwise` has `stride` columns; decoders ignore those beyond S + 1.
+
+    Args:
+      params: Model.
+      sentence: Sentence.
+      has_zero_row: True if row K is known to be 0, as in the tables of the learners.
+        Else id K is masked: it scores 0 whatever its row holds. Static.
     """
 
     def group(params: Params, ids: jax.Array) -> Scores:
-        return with_transitions(params, *positions(params, ids, sentence.space))
+        found = positions(params, ids, sentence.space, has_zero_row=has_zero_row)
+        return with_transitions(params, *found)
 
     return sentences.fill(group, params, sentence.feature_ids, sentence.length)

@@ -45,7 +45,7 @@ def zeros(space: Space, dtype: jnp.dtype) -> Params:
 
 
 def positions(
-    params: Params, ids: jax.Array, space: Space
+    params: Params, ids: jax.Array, space: Space, *, has_zero_row: bool = True
 ) -> tuple[jax.Array, jax.Array | None]:
     """Score positions by their features, transitions left out.
 
@@ -53,21 +53,31 @@ def positions(
       params: Weights.
       ids: (n, num_templates) int32.
       space: Sizes.
+      has_zero_row: True if row K is known to be 0, as in the tables of the learners.
+        Else id K is masked: it scores 0 whatever its row holds. Static.
 
     Returns:
       (n, S) scores of labels and (n, S, S + 1) of pairs, None without first order.
     """
     dtype = next(part for part in params if part is not None).dtype
+
+    def read(table: jax.Array, column: jax.Array) -> jax.Array:
+        rows = table.at[column].get(mode="promise_in_bounds")
+        if has_zero_row:
+            return rows
+        is_feature = column < space.num_features
+        return jnp.where(is_feature.reshape(-1, *(1,) * (rows.ndim - 1)), rows, 0)
+
     # Sums are spelt out: they fuse with the gathers, where a reduction would not.
     unary = jnp.zeros((ids.shape[0], space.num_labels), dtype)
     if params.zero is not None:
         for t in space.zero_order:
-            unary = unary + params.zero.at[ids[:, t]].get(mode="promise_in_bounds")
+            unary = unary + read(params.zero, ids[:, t])
     if params.first is None:
         return unary, None
     pairwise = jnp.zeros((*unary.shape, space.num_labels + 1), dtype)
     for t in space.first_order:
-        pairwise = pairwise + params.first.at[ids[:, t]].get(mode="promise_in_bounds")
+        pairwise = pairwise + read(params.first, ids[:, t])
     return unary, pairwise
 
 
@@ -88,10 +98,18 @@ def with_transitions(
     return Scores(unary, pairwise)
 
 
-def scores(params: Params, sentence: Sentence) -> Scores:
-    """Score all labels and label pairs of one sentence. Differentiable in `params`."""
+def scores(params: Params, sentence: Sentence, *, has_zero_row: bool = False) -> Scores:
+    """Score all labels and label pairs of one sentence. Differentiable in `params`.
+
+    Args:
+      params: Weights.
+      sentence: Sentence.
+      has_zero_row: True if row K is known to be 0, as in the tables of the learners.
+        Else id K is masked: it scores 0 whatever its row holds. Static.
+    """
+    space = sentence.space
     found = sentences.fill(
-        lambda params, ids: positions(params, ids, sentence.space),
+        lambda params, ids: positions(params, ids, space, has_zero_row=has_zero_row),
         params,
         sentence.feature_ids,
         sentence.length,

@@ -138,7 +138,7 @@ def learner(
         )
 
     def update(state: State, example: Sentence) -> tuple[State, Info]:
-        scores = bilinear.scores(state.params, example)
+        scores = bilinear.scores(state.params, example, has_zero_row=True)
         predicted = best_path(scores, example.length).labels
         differences = mistakes.find(example, predicted)
         is_mistake = differences.num_positions > 0

@@ -74,7 +74,7 @@ def learner(
         )  # each round has its own
 
     def update(state: State, example: Sentence) -> tuple[State, Info]:
-        scores = linear.scores(state.params, example)
+        scores = linear.scores(state.params, example, has_zero_row=True)
         sought = scores
         if decoding == "cost":
             extra = hamming_cost(example.labels, example.space.num_labels, dtype=dtype)

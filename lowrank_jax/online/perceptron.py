@@ -89,7 +89,7 @@ def learner(
         )
 
     def update(state: State, example: Sentence) -> tuple[State, Info]:
-        scores = linear.scores(state.params, example)
+        scores = linear.scores(state.params, example, has_zero_row=True)
         predicted = best_path(scores, example.length).labels
         differences = mistakes.find(example, predicted)
         step = jnp.asarray(step_size, dtype)

@@ -155,3 +155,22 @@ def test_a_sample_does_not_depend_on_the_padding():
     padded = draw(jax_scores(unary, pairwise))
     plain = draw(jax_scores(unary[:3], pairwise))
     np.testing.assert_array_equal(padded[:3], plain)
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_the_gradient_of_the_entropy_is_finite_where_labels_are_forbidden(is_shared):
+    """As with a score so low that its label is never seen."""
+    rng = np.random.default_rng(0)
+    unary = rng.normal(size=(4, 3))
+    pairwise = rng.normal(size=(3, 4) if is_shared else (4, 3, 4))
+    unary[1, 2], pairwise[..., 0, 1] = -np.inf, -np.inf
+
+    def slope(unary, pairwise):
+        given = decode.Scores(jnp.asarray(unary), jnp.asarray(pairwise))
+        return jax.jit(jax.grad(decode.entropy))(given, jnp.int32(3))
+
+    found = slope(unary, pairwise)
+    low = slope(np.maximum(unary, -200), np.maximum(pairwise, -200))
+    for part, expected in zip(found, low, strict=True):
+        assert np.isfinite(part).all() and np.abs(part).max() > 0.01
+        np.testing.assert_allclose(part, expected, atol=1e-12)

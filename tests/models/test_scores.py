@@ -190,3 +190,27 @@ def test_random_bilinear_model_has_the_shape_of_the_zero_model_and_leaves_row_k_
     assert not np.asarray(drawn.table[-1]).any() and not np.asarray(rows.zero).any()
     for factor in (rows.left[:-1], rows.right[:-1]):
         assert 0.3 < float(factor.std()) < 0.7
+
+
+@pytest.mark.parametrize("model", [linear, bilinear])
+def test_id_k_scores_0_whatever_its_row_holds(model):
+    """And its row has gradient 0, so a model learned by gradients keeps it."""
+    sequences = random_task(("01", "0", "1"), has_transitions=True)
+    assert (sequences.feature_ids == sequences.space.num_features).any()
+    corpus = streams.sentences.stream(sequences)
+    make = random_linear if model is linear else random_bilinear
+    params = make(sequences.space, np.random.default_rng(0))
+    full = jax.tree.map(lambda part: part + 1.0, params)  # row K is not 0
+
+    def cleared(part):
+        is_table = part.shape[:1] == (sequences.space.num_features + 1,)
+        return part.at[-1].set(0) if is_table else part
+
+    score = jax.jit(model.scores, static_argnames="has_zero_row")
+    for index in range(sequences.num_sentences):
+        sentence = corpus.example(index)
+        clean = jax.tree.map(cleared, full)
+        right = score(clean, sentence, has_zero_row=True)
+        chex.assert_trees_all_close(score(full, sentence), right, rtol=1e-12)
+    slope = jax.grad(lambda given: model.scores(given, sentence).unary.sum())(full)
+    chex.assert_trees_all_equal(slope, jax.tree.map(cleared, slope))

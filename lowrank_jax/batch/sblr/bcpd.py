@@ -37,7 +37,7 @@ from lowrank_jax.batch.sblr.block_step import (
     minimise,
     proximal_step,
 )
-from lowrank_jax.batch.sblr.start import best_size, check_start, start_params
+from lowrank_jax.batch.sblr.start import best_size, check_start, revive, start_params
 from lowrank_jax.checks import InputError
 from lowrank_jax.linalg import penalties
 from lowrank_jax.linalg.penalties import Penalty
@@ -229,7 +229,8 @@ def learner(
       step: Constant of a proximal step: ``"backtracking"`` (SBLR-Eq13..16), ``"tight"``
         (DR-S1, DR-S2) or ``"lemma"`` (SBLR-L3.1, L6.1). ``"minimise"`` takes none.
       start: Start of the descent: ``"paper"`` (SBLR-I1), ``"label"`` (its correction)
-        or factors.
+        or factors. A class whose factors are zero, where a solution path dies, starts
+        from the label start if F is less there.
       scale_start: True scales the factors of the start to where F is least. None does
         so for ``"label"`` alone.
       tolerance: Epsilon of Eq. (8). May be traced.
@@ -252,7 +253,7 @@ def learner(
         if isinstance(start, str):
             params = start_params(labelled, rank=rank, start=start)
         else:
-            params = start
+            params = revive(start, labelled, *settings.penalties())
         features = bilinear_logit.left_features(labelled, params.right)
         given = labelled.targets, labelled.weights
         return parts.init(params, features, *given, settings.is_scaled)

@@ -7,11 +7,18 @@ import numpy as np
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
 from lowrank_jax.linalg.penalties import Penalty
-from lowrank_jax.models import logistic
+from lowrank_jax.models import bilinear_logit, logistic
 from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.streams.matrices import Labelled
 
-__all__ = ["best_size", "check_start", "start_params", "start_shares", "start_vectors"]
+__all__ = [
+    "best_size",
+    "check_start",
+    "revive",
+    "start_params",
+    "start_shares",
+    "start_vectors",
+]
 
 _STARTS = ("paper", "label")
 
@@ -94,5 +101,48 @@ def best_size(
         loss = logistic.loss(scores, targets, weights)
         return loss + left.value(size * params.left) + right.value(size * params.right)
 
-    sizes = 2.0 ** jnp.arange(-12, 5).astype(linear.dtype)
+    sizes = _sizes(linear.dtype)
     return sizes[jnp.argmin(jax.vmap(objective)(sizes))]
+
+
+def _sizes(dtype: jnp.dtype) -> jax.Array:
+    return 2.0 ** jnp.arange(-12, 5).astype(dtype)
+
+
+def revive(params: Params, labelled: Labelled, left: Penalty, right: Penalty) -> Params:
+    r"""Return given factors, restarted where they are zero and F falls elsewhere.
+
+    Zero is stationary, so a solution path that comes from strong penalties would stay
+    there. A class with U = 0 or V = 0 gets the singular vectors of
+    :math:`-\nabla_{W_c}\ell`, the label start at this bias, in the size at which F is
+    least. If no size makes F smaller, the factors stay as they are.
+
+    Args:
+      params: Factors to start from.
+      labelled: Matrices with their classes.
+      left: Penalty of U.
+      right: Penalty of V.
+    """
+    rank = params.left.shape[2]
+    is_dead = [(part == 0).all(axis=(1, 2)) for part in (params.left, params.right)]
+    dead = (is_dead[0] | is_dead[1])[:, None, None]
+    scores = bilinear_logit.scores(params, labelled.x)
+    rest = logistic.residuals(scores, labelled.targets, labelled.weights)
+    slope = jnp.einsum("nc,nst->cst", rest, labelled.x)
+    fresh = start_vectors(-slope, rank=rank, num_classes=slope.shape[0])
+
+    def sized(size: jax.Array) -> Params:
+        return Params(
+            jnp.where(dead & (size > 0), size * fresh.left, params.left),
+            jnp.where(dead & (size > 0), size * fresh.right, params.right),
+            params.bias,
+        )
+
+    def objective(size: jax.Array) -> jax.Array:
+        given = sized(size)
+        scores = bilinear_logit.scores(given, labelled.x)
+        loss = logistic.loss(scores, labelled.targets, labelled.weights)
+        return loss + left.value(given.left) + right.value(given.right)
+
+    sizes = jnp.concatenate([jnp.zeros(1, slope.dtype), _sizes(slope.dtype)])
+    return sized(sizes[jnp.argmin(jax.lax.map(objective, sizes))])

@@ -157,7 +157,7 @@ def learner(
         return state._replace(start=prior if has_start else None, step_size=step)
 
     def update(state: State, example: Sentence) -> tuple[State, Info]:
-        scores = bilinear.scores(state.params, example)
+        scores = bilinear.scores(state.params, example, has_zero_row=True)
         predicted = best_path(scores, example.length).labels
         differences = mistakes.find(example, predicted)
         step = jnp.asarray(step_size, dtype)

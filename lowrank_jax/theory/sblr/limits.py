@@ -25,6 +25,7 @@ __all__ = [
     "GlobalCertificate",
     "assumptions",
     "fixed_sweep",
+    "dual_bound",
     "global_certificate",
     "observed_rate",
     "support_sweep",
@@ -203,6 +204,9 @@ class GlobalCertificate(NamedTuple):
     )  # ()  dist(0, dF): the certificate asks for a stationary point
     is_stationary: jax.Array  # () bool
     is_global: jax.Array  # () bool: stationary, and the certificate holds
+    objective: jax.Array  # ()  F(U, V, b)
+    lower_bound: jax.Array  # ()  of every F(U', V', b'), whatever the rank
+    gap: jax.Array  # ()  objective - lower_bound: F is that near to the minimum
 
 
 def global_certificate(
@@ -219,6 +223,9 @@ def global_certificate(
     :math:`\min_W \ell(W, b) + \sqrt{\mu_2\nu_2}\,\|W\|_*`, and a stationary point with
     :math:`\sigma_1(\nabla_{W_c}\ell) \le \sqrt{\mu_2\nu_2}` for each class is a global
     minimum of both; else the rank is too small, or it is a saddle.
+
+    A run ends near a stationary point, not at one. Its distance from the minimum is at
+    most `gap`, by weak duality, at any point (`dual_bound`).
 
     Args:
       params: Point where the run has ended.
@@ -244,6 +251,10 @@ def global_certificate(
         *residuals.sum(0),
     )
     stationarity = jnp.sqrt(sum(part * part for part in parts))
+    squares = [(part * part).sum() for part in (params.left, params.right)]
+    ridges = (strengths[0] * squares[0] + strengths[1] * squares[1]) / 2
+    objective = logistic.loss(scores, targets, weights) + ridges
+    lower = dual_bound(scores, labelled, bound)
     observed = sigma_1.max()
     is_stationary = stationarity <= tolerance
     certificate = at_most(observed, bound, tolerance=tolerance)
@@ -253,7 +264,52 @@ def global_certificate(
         stationarity,
         is_stationary,
         is_stationary & certificate.holds,
+        objective,
+        lower,
+        objective - lower,
     )
+
+
+def dual_bound(scores: jax.Array, labelled: Labelled, strength: jax.Array) -> jax.Array:
+    r"""Bound :math:`\min_{W,b} \ell(W, b) + \lambda\sum_c\|W_c\|_*` from below (DR-S7).
+
+    The dual of the problem is :math:`\max_p \sum_i\omega_iH(p_i)`, H the entropy, over
+    distributions :math:`p_i` on the classes with :math:`\sum_i\omega_i(p_i - y_i) = 0`
+    and :math:`\sigma_1(\sum_i\omega_i(p_{ic} - y_{ic})X_i) \le \lambda` for each class.
+    Any scores give such a point. Their shares p are mixed with one distribution for all
+    matrices until the first condition holds. Then :math:`p - y` is scaled down, which
+    keeps the first condition, until the second holds. At the minimum both steps do
+    nothing and the bound is attained.
+
+    Args:
+      scores: (n, m) scores of any model.
+      labelled: The data.
+      strength: :math:`\lambda`, which is :math:`\sqrt{\mu_2\nu_2}` for factors.
+    """
+    x, targets, weights = labelled[:3]
+    own = jnp.concatenate([targets, 1 - targets.sum(1, keepdims=True)], axis=1)
+    zeros = jnp.zeros_like(scores[:, :1])  # the reference class
+    shares = jax.nn.softmax(jnp.concatenate([scores, zeros], axis=1), axis=1)
+    total = weights.sum()
+    usual = weights @ own / total
+    excess = weights @ (shares - own) / total
+    is_there = usual > 0
+    need = jnp.where(is_there, excess / jnp.where(is_there, usual, 1), jnp.inf)
+    need = jnp.where((excess > 0) | is_there, need, 0).max()  # least e / (1 - e)
+    is_possible = jnp.isfinite(need)
+    need = jnp.where(is_possible, jnp.maximum(need, 0), 1)
+    mixed = usual - excess / jnp.where(need > 0, need, 1)
+    mixed = jnp.maximum(mixed, 0)  # rounding: one entry is 0
+    part = need / (1 + need)
+    rest = (1 - part) * (shares - own) + part * (mixed[None] - own)
+    slope = jnp.einsum("n,nc,nst->cst", weights, rest[:, :-1], x)
+    sigma_1 = jnp.linalg.svd(slope, compute_uv=False)[:, 0].max()
+    scale = jnp.where(
+        sigma_1 > strength, strength / jnp.where(sigma_1 > 0, sigma_1, 1), 1
+    )
+    found = own + scale * rest
+    entropy = weights @ jax.scipy.special.entr(jnp.maximum(found, 0)).sum(1)
+    return jnp.where(is_possible, entropy, 0)
 
 
 class Assumptions(NamedTuple):

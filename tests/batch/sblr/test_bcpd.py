@@ -2,6 +2,7 @@
 
 import functools
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -290,3 +291,27 @@ def test_settings_have_the_names_and_defaults_of_the_learner():
     static, numbers = bcpd.Settings(left_penalty=penalties.none(), nu1=0.1).split()
     assert hash(static) == hash(bcpd.Settings(left_penalty=static.left_penalty))
     assert numbers["nu1"] == 0.1 and "mu1" not in numbers
+
+
+def test_a_solution_path_from_strong_penalties_leaves_zero():
+    """Warm starts: at 0.5 the factors are zero, and a weaker penalty revives them."""
+    labelled = task()
+    last, sizes = None, []
+    for strength in (0.5, 0.02):
+        learner = bcpd.learner(
+            mu1=strength, nu1=strength, start="label" if last is None else last
+        )
+        state = learner.init(jax.random.key(0), labelled)
+        state, _, _ = jax.jit(
+            lambda *given, learner=learner: loops.converge(
+                learner, *given, max_iterations=300
+            )
+        )(state, labelled)
+        last = bcpd.final_params(state)
+        sizes.append(float(jnp.abs(last.left).sum() * jnp.abs(last.right).sum()))
+    assert sizes[0] == 0 < sizes[1]
+    # Where zero is best it stays, and factors that are not zero are kept to the bit.
+    strong = bcpd.learner(mu1=0.5, nu1=0.5, start=jax.tree.map(jnp.zeros_like, last))
+    assert not np.asarray(strong.init(jax.random.key(0), labelled).params.left).any()
+    kept = bcpd.learner(mu1=0.02, nu1=0.02, start=last).init(None, labelled).params
+    chex.assert_trees_all_equal(kept, last)

@@ -9,7 +9,9 @@ import pytest
 
 from lowrank_jax import streams
 from lowrank_jax.linalg import penalties
+from lowrank_jax.models import logistic
 from lowrank_jax.models.bilinear_logit import Params
+from lowrank_jax.streams.matrices import Labelled
 from lowrank_jax.theory.sblr import limits
 
 SHAPE = (5, 4)
@@ -203,3 +205,53 @@ def test_assumptions_of_the_theorems_are_decided_by_penalties_classes_and_margin
     found = check(pair, many, right_strength=0.0)
     assert not found.has_all_classes  # the second has none
     assert not found.is_separated  # its score ties with the reference's
+
+
+def test_the_lower_bound_is_below_every_point_and_reaches_the_minimum():
+    """DR-S7 with a gap: near a stationary point, and far from one."""
+    l2 = 0.1
+    labelled, _, params, _ = run(0.0, l2, 4)
+    least = convex_minimum(labelled, l2)
+    found = certified(params, labelled, l2, l2)
+    objective = _objective(params, labelled, l2)
+    np.testing.assert_allclose(found.objective, objective, rtol=1e-10)
+    assert found.lower_bound <= least + 1e-10
+    assert 0 <= found.gap + 1e-12 < 1e-6
+    rng = np.random.default_rng(0)
+    for size in (1e-6, 1e-3, 0.1, 3.0):
+        noise = [size * rng.normal(size=part.shape) for part in params]
+        moved = jax.tree.map(lambda a, b: a + b, params, type(params)(*noise))
+        found = certified(moved, labelled, l2, l2)
+        assert 0 <= found.lower_bound <= least + 1e-10
+        assert found.gap >= found.objective - least - 1e-10
+        if size <= 1e-3:  # where `is_global` says no more than no
+            assert not found.is_stationary or size == 1e-6
+            assert found.gap < 20 * size
+    _, _, small, _ = run(0.0, l2, 1)
+    found = certified(small, labelled, l2, l2)
+    assert found.lower_bound <= least < found.objective
+    assert found.gap > 1e-4
+
+
+def test_the_lower_bound_holds_for_three_classes_and_without_one_of_them():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(30, 4, 3)), rng.integers(0, 3, 30)
+    targets = (y[:, None] == np.arange(2)[None]).astype(float)
+    bound = jax.jit(limits.dual_bound)
+    for missing in (None, 0):
+        chosen = y != missing
+        labelled = Labelled(
+            jnp.asarray(x[chosen]),
+            jnp.asarray(targets[chosen]),
+            jnp.full(chosen.sum(), 1 / chosen.sum()),
+        )
+        scores = jnp.asarray(rng.normal(size=(chosen.sum(), 2)))
+        lower = float(bound(scores, labelled, jnp.asarray(0.05)))
+        for _ in range(50):
+            size = 10.0 ** rng.uniform(-3, 1)
+            weights = size * rng.normal(size=(2, 4, 3))
+            found = np.einsum("nst,cst->nc", x[chosen], weights) + rng.normal(size=2)
+            loss = logistic.loss(jnp.asarray(found), *labelled[1:3])
+            norms = np.linalg.svd(weights, compute_uv=False).sum()
+            assert lower <= float(loss) + 0.05 * norms
+        assert lower == 0 if missing == 0 else lower > 0.1
