@@ -90,10 +90,9 @@ class Statement:
 
 def statement(
     status: Status,
-    id: str,
+    label: str,
     words: str,
     function: Certify,
-    form: str = "",
     *,
     is_tight: bool = True,
     **given: Any,
@@ -104,16 +103,16 @@ def statement(
 
     Args:
       status: See `Statement`.
-      id: See `Statement`.
+      label: Id, or id and form with a colon between, such as "BOL-N5: printed".
       words: See `Statement`.
       function: See `Statement`.
-      form: See `Statement`.
       is_tight: See `Statement`.
       **given: Arguments that this row passes to the check, such as `is_printed`.
     """
 
     def put(check: AnyCheck) -> AnyCheck:
         tried = functools.partial(check, **given)
+        id, _, form = label.partition(": ")
         row = Statement(id, words, status, function, tried, is_tight, form)
         check.rows = (row, *getattr(check, "rows", ()))  # type: ignore[attr-defined]
         return check

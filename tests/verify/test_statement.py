@@ -92,7 +92,7 @@ def test_effort_gives_numbers_of_trials_and_generators_by_seed_and_salt():
 
 
 @proved("Y-1", "a row", at_most)
-@fails("Y-2", "another", max, "printed", limit=2)
+@fails("Y-2: printed", "another", max, limit=2)
 def _check(certify, effort, *, limit=1):
     yield certify, limit
 

@@ -34,10 +34,9 @@ def _blocks(rng: Rng, num: int, shape: Shape, parts: int = 3) -> np.ndarray:
 
 
 @proved(
-    "DR-B6",
+    "DR-B6: rescaling",
     "(i) least |a|^2 |b|^2 / 2 over rescalings is (sum |W_k|_F)^2 / 2",
     blocks.rescaling_certificate,
-    "rescaling",
 )
 def _rescalings(certify: Certify, effort: Effort) -> Iterator[Found]:
     certify = batched(certify)
@@ -54,17 +53,15 @@ def _rescalings(certify: Certify, effort: Effort) -> Iterator[Found]:
 
 
 @proved(
-    "DR-B6",
+    "DR-B6: group lasso",
     "(i) its conjugate is max s1(T_k)^2 / 2, at one block",
     blocks.block_conjugate_certificate,
-    "group lasso",
     powers=(1.0,),
 )
 @proved(
-    "DR-B6",
+    "DR-B6: separable",
     "(ii) sum |W_k|_F^2 / 2 <-> sum s1(T_k)^2 / 2, gradient, biconjugate",
     blocks.block_conjugate_certificate,
-    "separable",
     powers=(2.0,),
 )
 def _family(
@@ -93,10 +90,9 @@ def _family(
 
 
 @proved(
-    "DR-B6",
+    "DR-B6: gradient",
     "(ii) gradient is blockdiag(s1 u1 v1')",
     blocks.block_gradient_certificate,
-    "gradient",
 )
 def _gradients(certify: Certify, effort: Effort) -> Iterator[Found]:
     for rng, num, shape in problems(effort):
@@ -104,10 +100,9 @@ def _gradients(certify: Certify, effort: Effort) -> Iterator[Found]:
 
 
 @proved(
-    "DR-B6",
+    "DR-B6: segment",
     "(ii) remainder <= sum |E_k|_F^2 / (2 (1 - s2/s1)) over the blocks",
     blocks.block_second_order_certificate,
-    "segment",
 )
 def _segments(certify: Certify, effort: Effort) -> Iterator[Found]:
     certify = batched(certify, num_points=17 if effort.is_quick else 65)
@@ -126,10 +121,9 @@ def _segments(certify: Certify, effort: Effort) -> Iterator[Found]:
 
 
 @proved(
-    "DR-B6",
+    "DR-B6: q and p",
     "(iii) (sum |W_k|_F^q)^(2/q) / 2 <-> (sum s1(T_k)^p)^(2/p) / 2",
     blocks.block_conjugate_certificate,
-    "q and p",
 )
 def _between(certify: Certify, effort: Effort) -> Iterator[Found]:
     return _family(certify, effort, powers=(1.25, 1.5))

@@ -29,18 +29,16 @@ _HALF = "F(T+E) - F(T) - <grad, E> <= |E|_F^2"
 
 
 @proved(
-    "BOL-P3",
+    "BOL-P3: printed",
     f"{_HALF} 2l / (1 - s2/s1) at a point of the segment",
     smoothness.second_order_certificate,
-    "printed",
     is_tight=False,
     is_printed=True,
 )
 @proved(
-    "DR-B2",
+    "DR-B2: segment",
     f"{_HALF} / (2 (1 - s2/s1)), s1 > s2 on the segment",
     smoothness.second_order_certificate,
-    "segment",
 )
 def segments(
     certify: Certify, effort: Effort, *, rank: int = 1, is_printed: bool = False
@@ -57,10 +55,9 @@ def segments(
 
 
 @proved(
-    "DR-B2",
+    "DR-B2: neighbourhood",
     f"{_HALF} (s1 + |E|_2) / (2 (s1 - s2 - 2 |E|_2)), |E|_2 < (s1 - s2)/2",
     smoothness.neighbourhood_certificate,
-    "neighbourhood",
 )
 def _neighbourhood(certify: Certify, effort: Effort) -> Iterator[Found]:
     rng = effort.generator(4)
@@ -70,10 +67,9 @@ def _neighbourhood(certify: Certify, effort: Effort) -> Iterator[Found]:
 
 
 @proved(
-    "DR-B2",
+    "DR-B2: origin",
     "F(E) <= |E|_F^2 / 2 from T = 0",
     smoothness.origin_certificate,
-    "origin",
 )
 def _origin(certify: Certify, effort: Effort) -> Iterator[Found]:
     rng = effort.generator(5)
@@ -83,28 +79,25 @@ def _origin(certify: Certify, effort: Effort) -> Iterator[Found]:
 
 
 @fails(
-    "BOL-N6",
+    "BOL-N6: printed",
     "|T+E|_p^2/2 <= |T|_p^2/2 + <grad |T|_p, E> + (p-1) |E|_q^2 / 2",
     smoothness.schatten_certificate,
-    "printed",
     powers=_POWERS,
     is_dual=True,
     is_printed=True,
 )
 @proved(
-    "BOL-N6",
+    "BOL-N6: printed norm",
     "|T+E|_p^2/2 <= |T|_p^2/2 + <grad |T|_p^2/2, E> + (p-1) |E|_q^2 / 2",
     smoothness.schatten_certificate,
-    "printed norm",
     is_tight=False,
     powers=_POWERS[1:],
     is_dual=True,
 )
 @proved(
-    "BOL-N6",
+    "BOL-N6: corrected",
     "|T+E|_p^2/2 <= |T|_p^2/2 + <grad |T|_p^2/2, E> + (p-1) |E|_p^2 / 2",
     smoothness.schatten_certificate,
-    "corrected",
     powers=_POWERS,
     is_dual=False,
 )
@@ -193,31 +186,27 @@ def hessians(
 
 
 @fails(
-    "BOL-C8",
+    "BOL-C8: printed",
     "Hessian of s_d = C + D/s_d, second factor of D as printed",
     curvature.singular_value_certificates,
-    "printed",
     field="printed_hessian",
 )
 @proved(
-    "BOL-C8",
+    "BOL-C8: corrected",
     "Hessian of s_d = C + D/s_d, D symmetric",
     curvature.singular_value_certificates,
-    "corrected",
     field="hessian",
 )
 @fails(
-    "BOL-C8",
+    "BOL-C8: printed trace",
     "Tr D = l + sum (s_d^2 + s_s^2) / (s_d^2 - s_s^2)",
     curvature.singular_value_certificates,
-    "printed trace",
     field="printed_trace",
 )
 @proved(
-    "BOL-C8",
+    "BOL-C8: corrected trace",
     "Tr D = max(m, n) + sum (s_d^2 + s_s^2) / (s_d^2 - s_s^2)",
     curvature.singular_value_certificates,
-    "corrected trace",
     field="trace",
 )
 def _values(certify: Certify, effort: Effort, *, field: str) -> Iterator[Found]:
@@ -226,10 +215,9 @@ def _values(certify: Certify, effort: Effort, *, field: str) -> Iterator[Found]:
 
 
 @proved(
-    "DR-B1",
+    "DR-B1: form",
     "quadratic form of the Hessian of F in the basis of the SVD",
     curvature.hessian_form_certificate,
-    "form",
 )
 def hessian_forms(
     certify: Certify, effort: Effort, *, rank: int = 1
@@ -252,24 +240,21 @@ def hessian_forms(
 
 
 @proved(
-    "DR-B1",
+    "DR-B1: eigenvalues",
     "its eigenvalues: 1, s1/(s1-s_s), s1/(s1+s_s), 1 |m-n| times, 0",
     curvature.hessian_certificates,
-    "eigenvalues",
     field="spectrum",
 )
 @proved(
-    "DR-B1",
+    "DR-B1: largest",
     "its largest eigenvalue: 1 / (1 - s2/s1)",
     curvature.hessian_certificates,
-    "largest",
     field="largest",
 )
 @proved(
-    "DR-B1",
+    "DR-B1: trace",
     "its trace: 1 + |m-n| + sum 2 s1^2 / (s1^2 - s_s^2)",
     curvature.hessian_certificates,
-    "trace",
     field="trace",
 )
 def _largest(certify: Certify, effort: Effort, *, field: str) -> Iterator[Found]:

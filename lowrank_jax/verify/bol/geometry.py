@@ -88,17 +88,15 @@ def _at_ties(
 
 
 @fails(
-    "BOL-N2",
+    "BOL-N2: printed",
     "T'T a -> u1, TT' b -> v1",
     singular_pairs.power_iteration_certificate,
-    "printed",
     is_printed=True,
 )
 @proved(
-    "BOL-N2",
+    "BOL-N2: corrected",
     "TT' a -> u1, T'T b -> v1: tan of the angle <= (s2/s1)^2k tan at the start",
     singular_pairs.power_iteration_certificate,
-    "corrected",
 )
 def _power(
     certify: Certify, effort: Effort, *, is_printed: bool = False
@@ -121,17 +119,15 @@ def _power(
 
 
 @fails(
-    "BOL-N4",
+    "BOL-N4: printed",
     "F_1** = |W|_2^2 / 2",
     spectral.biconjugate_certificate,
-    "printed",
     is_printed=True,
 )
 @proved(
-    "BOL-N4",
+    "BOL-N4: corrected",
     "F_1** = |W|_s(1)^2 / 2: Fenchel-Young, attained; below F_1 on its hull",
     spectral.biconjugate_certificate,
-    "corrected",
 )
 def biconjugates(
     certify: Certify, effort: Effort, *, rank: int = 1, is_printed: bool = False
@@ -171,17 +167,15 @@ def _hulls(
 
 
 @fails(
-    "BOL-Eq8",
+    "BOL-Eq8: printed",
     "the map is u1 v1' of unit length",
     spectral.map_scale_certificate,
-    "printed",
     is_printed=True,
 )
 @proved(
-    "BOL-Eq8",
+    "BOL-Eq8: corrected",
     "the map is s1 u1 v1'",
     spectral.map_scale_certificate,
-    "corrected",
 )
 def _map_scale(
     certify: Certify, effort: Effort, *, is_printed: bool = False
@@ -193,10 +187,9 @@ def _map_scale(
 
 
 @proved(
-    "BOL-Eq8",
+    "BOL-Eq8: unit loss",
     "on mistakes, if s1 >= 1, hinge of u1 v1' <= hinge of s1 u1 v1'",
     spectral.unit_loss_certificate,
-    "unit loss",
 )
 def _unit_loss(certify: Certify, effort: Effort) -> Iterator[Found]:
     for rng, num, shape in problems(effort):
@@ -208,17 +201,15 @@ def _unit_loss(certify: Certify, effort: Effort) -> Iterator[Found]:
 
 
 @fails(
-    "BOL-Eq9-12",
+    "BOL-Eq9-12: printed",
     "the sparse updates are the power iteration, for any pair",
     singular_pairs.warm_start_certificate,
-    "printed",
     is_printed=True,
 )
 @proved(
-    "BOL-Eq9-12",
+    "BOL-Eq9-12: corrected",
     "the sparse updates are the power iteration, for the exact pair",
     singular_pairs.warm_start_certificate,
-    "corrected",
 )
 def _warm(
     certify: Certify, effort: Effort, *, is_printed: bool = False
@@ -235,10 +226,9 @@ def _warm(
 
 
 @proved(
-    "BOL-Eq9-12",
+    "BOL-Eq9-12: error",
     "they differ by the pair's own error a - T b / s1, whatever the step",
     singular_pairs.warm_start_error_certificate,
-    "error",
 )
 def _warm_error(certify: Certify, effort: Effort) -> Iterator[Found]:
     for rng, num, shape in problems(effort):
@@ -262,17 +252,15 @@ def _pairs(
 
 
 @fails(
-    "BOL-Wedin",
+    "BOL-Wedin: printed",
     "sine of the turn of u1, v1 <= |E|_2",
     singular_pairs.wedin_certificate,
-    "printed",
     is_printed=True,
 )
 @proved(
-    "BOL-Wedin",
+    "BOL-Wedin: corrected",
     "sine of the turn of u1, v1 <= |E|_2 / (s1(T+E) - s2(T))",
     singular_pairs.wedin_certificate,
-    "corrected",
 )
 def _wedin(
     certify: Certify, effort: Effort, *, is_printed: bool = False
@@ -285,17 +273,15 @@ def _wedin(
 
 
 @fails(
-    "BOL-Eq7s",
+    "BOL-Eq7s: printed",
     "least |ca|^2/2 + |b/c|^2/2 is |W|_F^2 / 2",
     spectral.slides_certificate,
-    "printed",
     is_printed=True,
 )
 @proved(
-    "BOL-Eq7s",
+    "BOL-Eq7s: corrected",
     "least |ca|^2/2 + |b/c|^2/2 is |W|_F",
     spectral.slides_certificate,
-    "corrected",
 )
 def _slides(
     certify: Certify, effort: Effort, *, is_printed: bool = False

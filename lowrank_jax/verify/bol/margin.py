@@ -21,10 +21,9 @@ def _scaled(certify: Certify, pool: Pool) -> Certificate:
 
 
 @proved(
-    "BOL-P5",
+    "BOL-P5: ratio",
     "s2/s1 <= (M2 - gamma)/gamma on every segment",
     margin.ratio_bound,
-    "ratio",
 )
 @tried(on_pools)
 def _ratio(certify: Certify, pool: Pool) -> Certificate:
@@ -35,10 +34,9 @@ def _ratio(certify: Certify, pool: Pool) -> Certificate:
 
 
 @proved(
-    "BOL-P5",
+    "BOL-P5: range of gamma",
     "gamma <= inf |dPhi|_2, which is at most M1",
     margin.margin_within_least_norm,
-    "range of gamma",
 )
 @tried(on_pools)
 def _least(certify: Certify, pool: Pool) -> Certificate:
@@ -46,10 +44,9 @@ def _least(certify: Certify, pool: Pool) -> Certificate:
 
 
 @proved(
-    "BOL-P5",
+    "BOL-P5: tied features",
     "a dPhi with s1 = s2, as blocks have: gamma <= M2/2, the assumption fails",
     margin.tied_features,
-    "tied features",
 )
 @tried(on_pools)
 def _tied(certify: Certify, pool: Pool) -> Certificate:
@@ -57,10 +54,9 @@ def _tied(certify: Certify, pool: Pool) -> Certificate:
 
 
 @proved(
-    "BOL-C6",
+    "BOL-C6: printed",
     "mean regret <= |U|_F^2/2CN + 2 C l^2 M1^2 gamma/(2 gamma - M2)",
     margin.corollary,
-    "printed",
     is_tight=False,
 )
 @tried(on_pools)
@@ -78,10 +74,9 @@ def _corollary(certify: Certify, pool: Pool) -> Certificate:
 
 
 @fails(
-    "BOL-C6",
+    "BOL-C6: remark, printed",
     "remark: gamma > M2/2 if and only if |W|_s(1) < M2/2",
     margin.threshold,
-    "remark, printed",
     only=("one mistake",),
 )
 @tried(on_pools)
@@ -90,10 +85,9 @@ def _printed_threshold(certify: Certify, pool: Pool) -> Certificate:
 
 
 @proved(
-    "BOL-C6",
+    "BOL-C6: remark, corrected",
     "remark: gamma > M2/2 if and only if |W|_s(1) < 2/M2",
     margin.threshold,
-    "remark, corrected",
 )
 @tried(on_pools)
 def _threshold(certify: Certify, pool: Pool) -> Certificate:
@@ -101,10 +95,9 @@ def _threshold(certify: Certify, pool: Pool) -> Certificate:
 
 
 @proved(
-    "BOL-C6",
+    "BOL-C6: remark, gap",
     "remark: s1 - s2 >= delta for all dPhi gives M1 - M2/2 >= delta/2",
     margin.gap_is_enough,
-    "remark, gap",
 )
 @tried(on_pools)
 def _gap(certify: Certify, pool: Pool) -> Certificate:
@@ -112,10 +105,9 @@ def _gap(certify: Certify, pool: Pool) -> Certificate:
 
 
 @proved(
-    "DR-B7",
+    "DR-B7: mistakes",
     "M <= max |dPhi|_F^2/(gamma (2 gamma - M2))",
     margin.mistake_bound,
-    "mistakes",
 )
 @tried(on_pools)
 def _mistakes(certify: Certify, pool: Pool) -> Certificate:
@@ -123,16 +115,14 @@ def _mistakes(certify: Certify, pool: Pool) -> Certificate:
 
 
 @proved(
-    "DR-B7",
+    "DR-B7: sandwich, below",
     "M^2 gamma^2/2 <= F*(Theta_M)",
     margin.conjugate_below,
-    "sandwich, below",
 )
 @proved(
-    "DR-B7",
+    "DR-B7: sandwich, above",
     "F*(Theta_M) <= (M/2) max |dPhi|_F^2 gamma/(2 gamma - M2)",
     margin.conjugate_above,
-    "sandwich, above",
 )
 @tried(on_pools)
 def _sandwich(certify: Certify, pool: Pool) -> Certificate:

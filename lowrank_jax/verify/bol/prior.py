@@ -29,10 +29,9 @@ def _duals(rng: Rng, num: int, shape: Shape, start: np.ndarray) -> np.ndarray:
 
 
 @proved(
-    "DR-B11",
+    "DR-B11: any start",
     "from any start, C sum <U-W,dPhi> <= F**(U) - <U,T_0> + F*(T_0) + sum of B_t",
     prior.start_certificate,
-    "any start",
 )
 def _starts(certify: Certify, effort: Effort) -> Iterator[Found]:
     certify = batched(certify)
@@ -67,10 +66,9 @@ def _factors(rng: Rng, num: int, shape: Shape) -> tuple[np.ndarray, ...]:
 
 
 @proved(
-    "DR-B12",
+    "DR-B12: sweeps",
     "Eq. (9)-(12) with a constant D > s1, run to their end, are (I - J/D)^-1 (a0, b0)",
     prior.sweep_certificate,
-    "sweeps",
 )
 def _sweeps(certify: Certify, effort: Effort) -> Iterator[Found]:
     for rng, num, shape in _few(effort):
@@ -80,10 +78,9 @@ def _sweeps(certify: Certify, effort: Effort) -> Iterator[Found]:
 
 
 @proved(
-    "DR-B12",
+    "DR-B12: gradient",
     "the gradient of F_D* is a b' of that pair",
     prior.resolvent_gradient_certificate,
-    "gradient",
 )
 def _gradients(certify: Certify, effort: Effort) -> Iterator[Found]:
     for rng, num, shape in _few(effort):
@@ -93,10 +90,9 @@ def _gradients(certify: Certify, effort: Effort) -> Iterator[Found]:
 
 
 @proved(
-    "DR-B12",
+    "DR-B12: penalty",
     "<ab',T> - F_D*(T) <= D/2 (|a-a0|^2 + |b-b0|^2): the start is the prior mean",
     prior.resolvent_penalty_certificate,
-    "penalty",
 )
 def _penalties(certify: Certify, effort: Effort) -> Iterator[Found]:
     certify = batched(certify)
@@ -112,10 +108,9 @@ def _penalties(certify: Certify, effort: Effort) -> Iterator[Found]:
 
 
 @proved(
-    "DR-B13",
+    "DR-B13: mean W",
     "the loss of the mean of W is at most the mean of the losses",
     prior.mean_certificate,
-    "mean W",
 )
 def _means(certify: Certify, effort: Effort) -> Iterator[Found]:
     certify = batched(certify)

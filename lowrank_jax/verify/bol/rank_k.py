@@ -11,54 +11,47 @@ __all__: list[str] = []
 
 
 @proved(
-    "DR-B5",
+    "DR-B5: form",
     "quadratic form of the Hessian of F_k",
     curvature.hessian_form_certificate,
-    "form",
     check=hessian_forms,
 )
 @proved(
-    "DR-B5",
+    "DR-B5: eigenvalues",
     "eigenvalues of the Hessian of F_k",
     curvature.hessian_certificates,
-    "eigenvalues",
     check=hessians,
     field="spectrum",
 )
 @proved(
-    "DR-B5",
+    "DR-B5: largest",
     "largest eigenvalue of the Hessian of F_k: 1 / (1 - s_{k+1}/s_k)",
     curvature.hessian_certificates,
-    "largest",
     check=hessians,
     field="largest",
 )
 @proved(
-    "DR-B5",
+    "DR-B5: segment",
     "F_k: remainder <= |E|_F^2 / (2 (1 - s_{k+1}/s_k)) on the segment",
     smoothness.second_order_certificate,
-    "segment",
     check=segments,
 )
 @proved(
-    "DR-B5",
+    "DR-B5: conjugate",
     "conjugate of F_k is the sum of the first k s_i^2 / 2",
     spectral.conjugate_certificate,
-    "conjugate",
     check=conjugates,
 )
 @proved(
-    "DR-B5",
+    "DR-B5: gradient",
     "gradient of F_k* is the truncated SVD",
     spectral.gradient_certificate,
-    "gradient",
     check=gradients,
 )
 @proved(
-    "DR-B5",
+    "DR-B5: biconjugate",
     "F_k** is half the squared spectral k-support norm",
     spectral.biconjugate_certificate,
-    "biconjugate",
     check=biconjugates,
 )
 def _with_rank_2(

@@ -13,10 +13,9 @@ __all__: list[str] = []
 
 
 @proved(
-    "BOL-N3",
+    "BOL-N3: mistake-free rounds",
     "rounds without a mistake cancel: regret over mistakes = over all rounds",
     regret.literal_regret,
-    "mistake-free rounds",
 )
 @tried(on_runs)
 def _literal(certify: Certify, run: Studied) -> Certificate:
@@ -26,10 +25,9 @@ def _literal(certify: Certify, run: Studied) -> Certificate:
 
 
 @proved(
-    "BOL-N3",
+    "BOL-N3: printed index",
     "L_t(W_t) <= L_t(W_{t-1}): the printed index makes the smaller regret",
     regret.later_losses,
-    "printed index",
 )
 @tried(on_runs)
 def _later(certify: Certify, run: Studied) -> Certificate:
@@ -38,10 +36,9 @@ def _later(certify: Certify, run: Studied) -> Certificate:
 
 
 @proved(
-    "BOL-N5",
+    "BOL-N5: increment",
     "Delta_t = C - |Theta + C dPhi|_2^2/2 + |Theta|_2^2/2 is what a run reports",
     duality.increment_identity,
-    "increment",
 )
 @tried(on_runs, over_floor=True)
 def _increments(certify: Certify, run: Studied) -> Certificate:
@@ -51,10 +48,9 @@ def _increments(certify: Certify, run: Studied) -> Certificate:
 
 
 @proved(
-    "BOL-N5",
+    "BOL-N5: weak duality",
     "sum Delta_t = CM - F*(Theta_N) <= |U|_F^2/2 + C sum L_t(U), U of rank 1",
     duality.weak_duality,
-    "weak duality",
 )
 @tried(on_runs)
 def _rank_1_duality(certify: Certify, run: Studied) -> Certificate:
@@ -74,10 +70,9 @@ def _weak_duality(certify: Certify, run: Studied, penalty: jax.Array) -> Certifi
 
 
 @proved(
-    "BOL-N5",
+    "BOL-N5: weak duality, any U",
     "sum Delta_t <= |U|_s(1)^2/2 + C sum L_t(U) for every U",
     duality.weak_duality,
-    "weak duality, any U",
 )
 @tried(on_runs)
 def _any_rank_duality(certify: Certify, run: Studied) -> Certificate:
@@ -85,10 +80,9 @@ def _any_rank_duality(certify: Certify, run: Studied) -> Certificate:
 
 
 @fails(
-    "BOL-N5",
+    "BOL-N5: printed",
     "every mistake raises the dual: Delta_t >= 0",
     duality.increments_rise,
-    "printed",
     only=("one mistake",),
 )
 @tried(on_runs)
@@ -97,10 +91,9 @@ def _rise(certify: Certify, run: Studied) -> Certificate:
 
 
 @proved(
-    "BOL-N5",
+    "BOL-N5: corrected",
     "C - Delta_t <= C^2 |dPhi|_F^2 / (2 (1 - s2/s1)): small C raises the dual",
     duality.growth_bound,
-    "corrected",
 )
 @tried(on_runs)
 def _growth(certify: Certify, run: Studied) -> Certificate:
@@ -116,10 +109,9 @@ def _growth(certify: Certify, run: Studied) -> Certificate:
 
 
 @proved(
-    "BOL-N5",
+    "BOL-N5: corrected, C*",
     "at C* = M/2f the dual is at least 0",
     duality.best_step_size,
-    "corrected, C*",
     is_tight=False,
 )
 @tried(on_runs)
@@ -130,10 +122,9 @@ def _at_best(certify: Certify, run: Studied) -> Certificate:
 
 
 @proved(
-    "BOL-P4",
+    "BOL-P4: printed",
     "regret <= |U|_F^2/2C + 2lC sum |dPhi|_F^2/(1 - s2/s1), every U",
     regret.paper_bound,
-    "printed",
     is_tight=False,
 )
 @tried(on_chains)
@@ -142,10 +133,9 @@ def _paper(certify: Certify, compared: Compared) -> Certificate:
 
 
 @fails(
-    "BOL-P4",
+    "BOL-P4: step of the proof",
     "its proof: weak duality with |U|_F^2/2 for U of any rank",
     duality.weak_duality,
-    "step of the proof",
     only=("unmoved",),
 )
 @tried(on_runs)
@@ -154,10 +144,9 @@ def _proof(certify: Certify, run: Studied) -> Certificate:
 
 
 @proved(
-    "BOL-P4",
+    "BOL-P4: sharpened",
     "regret <= |U|_F^2/2C + (l/2)C sum |dPhi|_F^2/(1 - s2/s1), every U",
     regret.sharpened_paper_bound,
-    "sharpened",
 )
 @tried(on_chains)
 def _sharpened(certify: Certify, compared: Compared) -> Certificate:
@@ -166,10 +155,9 @@ def _sharpened(certify: Certify, compared: Compared) -> Certificate:
 
 
 @proved(
-    "BOL-P4",
+    "BOL-P4: chain",
     "tight bound (DR-B3) <= paper's bound, U of rank 1",
     regret.tight_within_paper,
-    "chain",
     is_tight=False,
 )
 @tried(on_chains)
@@ -183,10 +171,9 @@ def _loose(certify: Certify, compared: Compared) -> Certificate:
     regret.tight_bound,
 )
 @proved(
-    "DR-B3",
+    "DR-B3: chain",
     "certificate (DR-B4) <= tight bound",
     regret.certificate_within_tight,
-    "chain",
     maps=("exact", "sp"),
 )
 @proved(

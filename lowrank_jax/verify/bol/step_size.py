@@ -29,10 +29,9 @@ __all__: list[str] = []
 
 
 @proved(
-    "BOL-Alg2",
+    "BOL-Alg2: any C",
     "W_t and the mistakes do not depend on C, but for the factor C",
     duality.same_run,
-    "any C",
 )
 def _any_step(certify: Certify, effort: Effort) -> Iterator[Found]:
     """Compare W_t and mistakes; where equal scores are usual, rounding breaks them."""
@@ -62,10 +61,9 @@ def _any_step(certify: Certify, effort: Effort) -> Iterator[Found]:
 
 
 @proved(
-    "DR-B8",
+    "DR-B8: parabola",
     "D(C) = CM - C^2 f",
     duality.dual_of_step,
-    "parabola",
 )
 @tried(on_runs, without=TIED)
 def _parabola(certify: Certify, run: Studied) -> Certificate:
@@ -75,10 +73,9 @@ def _parabola(certify: Certify, run: Studied) -> Certificate:
 
 
 @proved(
-    "DR-B8",
+    "DR-B8: maximum",
     "D(C) <= M^2/4f, attained at C* = M/2f",
     duality.dual_is_largest_at_best_step,
-    "maximum",
 )
 @tried(on_runs)
 def _largest(certify: Certify, run: Studied) -> Certificate:
@@ -89,16 +86,14 @@ def _largest(certify: Certify, run: Studied) -> Certificate:
 
 
 @proved(
-    "DR-B8",
+    "DR-B8: weak duality",
     "M^2/4f <= F**(U) + C* sum L_t(U)",
     duality.weak_duality_at_best_step,
-    "weak duality",
 )
 @proved(
-    "DR-B8",
+    "DR-B8: separable",
     "M^2 <= 4 f F**(U) where <U, dPhi_t> >= 1",
     duality.separable_mistakes,
-    "separable",
 )
 @tried(on_runs)
 def _at_best(certify: Certify, run: Studied) -> Certificate:

@@ -11,10 +11,9 @@ __all__: list[str] = []
 
 
 @proved(
-    "SBLR-L3.1",
+    "SBLR-L3.1: printed",
     "gradient in (U, b) has the constant sqrt(2) sum w_i (|X_i V| + 1)^2",
     lipschitz.gradient_certificate,
-    "printed",
     is_tight=False,
 )
 @tried(on_blocks, is_binary=True)
@@ -23,10 +22,9 @@ def _binary_lemma(certify: Certify, block: Block) -> Certificate:
 
 
 @proved(
-    "SBLR-L3.1",
+    "SBLR-L3.1: excess",
     "the printed constant is at least 4 sqrt(2) times a valid one",
     lipschitz.lemma_excess_certificate,
-    "excess",
 )
 @tried(on_blocks, is_binary=True)
 def _excess(certify: Certify, block: Block) -> Certificate:
@@ -39,10 +37,9 @@ def _printed_share(certify: Certify, block: Block) -> Certificate:
 
 
 @proved(
-    "SBLR-L3.1",
+    "SBLR-L3.1: sigmoid, printed",
     "|s(x) - s(y)| <= |x - y| for the logistic function",
     lipschitz.share_certificate,
-    "sigmoid, printed",
     is_tight=False,
 )
 @tried(on_blocks, is_binary=True)
@@ -51,10 +48,9 @@ def _printed_sigmoid(certify: Certify, block: Block) -> Certificate:
 
 
 @proved(
-    "SBLR-L3.1",
+    "SBLR-L3.1: sigmoid, tight",
     "|s(x) - s(y)| <= |x - y| / 4 for the logistic function",
     lipschitz.share_certificate,
-    "sigmoid, tight",
 )
 @tried(on_blocks, is_binary=True)
 def _sigmoid(certify: Certify, block: Block) -> Certificate:
@@ -72,10 +68,9 @@ def _binary_constant(certify: Certify, block: Block) -> Certificate:
 
 
 @proved(
-    "DR-S1",
+    "DR-S1: trace",
     "a constant without eigenvalues is sum w_i (|X_i V|^2 + 1) / 4",
     lipschitz.gradient_certificate,
-    "trace",
 )
 @tried(on_blocks, is_binary=True)
 def _trace(certify: Certify, block: Block) -> Certificate:
@@ -83,10 +78,9 @@ def _trace(certify: Certify, block: Block) -> Certificate:
 
 
 @proved(
-    "SBLR-L6.1",
+    "SBLR-L6.1: printed",
     "gradient has the constant sqrt(2) m sum w_i (|X_i V_c| + 1) (max_j + 1)",
     lipschitz.gradient_certificate,
-    "printed",
     is_tight=False,
 )
 @tried(on_blocks, is_binary=False)
@@ -95,10 +89,9 @@ def _lemma(certify: Certify, block: Block) -> Certificate:
 
 
 @proved(
-    "SBLR-L6.1",
+    "SBLR-L6.1: softmax, printed",
     "|softmax_c(x) - softmax_c(y)| <= sqrt(m) |x - y|",
     lipschitz.share_certificate,
-    "softmax, printed",
     is_tight=False,
 )
 @tried(on_blocks, is_binary=False)
@@ -107,10 +100,9 @@ def _printed_softmax(certify: Certify, block: Block) -> Certificate:
 
 
 @proved(
-    "SBLR-L6.1",
+    "SBLR-L6.1: softmax, tight",
     "|softmax_c(x) - softmax_c(y)| <= sqrt(2) / 4 |x - y|",
     lipschitz.share_certificate,
-    "softmax, tight",
 )
 @tried(on_blocks, is_binary=False)
 def _softmax(certify: Certify, block: Block) -> Certificate:
@@ -118,10 +110,9 @@ def _softmax(certify: Certify, block: Block) -> Certificate:
 
 
 @proved(
-    "DR-S2",
+    "DR-S2: Hessian",
     "diag(p) - p p^T <= (I - 1 1^T / (m + 1)) / 2",
     lipschitz.boehning_certificate,
-    "Hessian",
 )
 @tried(on_blocks, is_binary=False)
 def _hessian(certify: Certify, block: Block) -> Certificate:
@@ -129,10 +120,9 @@ def _hessian(certify: Certify, block: Block) -> Certificate:
 
 
 @proved(
-    "DR-S2",
+    "DR-S2: constant",
     "a constant is max_c lambda_max(sum w_i a_ic a_ic^T) / 2",
     lipschitz.gradient_certificate,
-    "constant",
 )
 @tried(on_blocks, is_binary=False)
 def _constant(certify: Certify, block: Block) -> Certificate:

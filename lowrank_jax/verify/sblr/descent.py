@@ -23,10 +23,9 @@ def _decrease(certify: Certify, run: Run) -> Certificate:
 
 
 @proved(
-    "DR-S3",
+    "DR-S3: steps",
     "F falls by (L_u + mu_2) / 2 |dU|^2 + ... + L_v / 2 q^2",
     descent.tight_decrease_certificate,
-    "steps",
 )
 @tried(on_sweeps)
 def _tight_decrease(certify: Certify, run: Run) -> Certificate:
@@ -35,10 +34,9 @@ def _tight_decrease(certify: Certify, run: Run) -> Certificate:
 
 
 @proved(
-    "DR-S3",
+    "DR-S3: move",
     "F falls by L_min / (3 + sqrt 5) (|dW|^2 + q^2)",
     descent.move_decrease_certificate,
-    "move",
     is_tight=False,
 )
 @tried(on_sweeps)
@@ -47,10 +45,9 @@ def _move(certify: Certify, run: Run) -> Certificate:
 
 
 @fails(
-    "SBLR-T4.1",
+    "SBLR-T4.1: printed",
     "the sum of the squared steps is at most F_0 - F_N",
     descent.square_sum_certificate,
-    "printed",
 )
 @tried(on_sweeps)
 def _printed_sum(certify: Certify, run: Run) -> Certificate:
@@ -58,10 +55,9 @@ def _printed_sum(certify: Certify, run: Run) -> Certificate:
 
 
 @proved(
-    "SBLR-T4.1",
+    "SBLR-T4.1: corrected",
     "L_min / 2 times the sum of the squared steps is at most F_0 - F_N",
     descent.square_sum_certificate,
-    "corrected",
 )
 @tried(on_sweeps)
 def _sum(certify: Certify, run: Run) -> Certificate:
@@ -69,17 +65,15 @@ def _sum(certify: Certify, run: Run) -> Certificate:
 
 
 @fails(
-    "SBLR-T4.2",
+    "SBLR-T4.2: printed",
     "(p + q)^2 + q^2 <= 2 (p^2 + q^2): Eq17 gives L_min / 4",
     descent.split_certificate,
-    "printed",
     constant=2.0,
 )
 @proved(
-    "SBLR-T4.2",
+    "SBLR-T4.2: corrected",
     "(p + q)^2 + q^2 <= (3 + sqrt 5) / 2 (p^2 + q^2)",
     descent.split_certificate,
-    "corrected",
     constant=descent.SPLIT_CONSTANT,
 )
 def _split(certify: Certify, effort: Effort, *, constant: float) -> Iterator[Found]:
@@ -93,10 +87,9 @@ def _split(certify: Certify, effort: Effort, *, constant: float) -> Iterator[Fou
 
 
 @proved(
-    "SBLR-Eq22",
+    "SBLR-Eq22: corrected",
     "dist(0, dF) is at most the subgradient a sweep leaves, with L_v for b",
     descent.optimality_certificate,
-    "corrected",
 )
 @proved(
     "SBLR-Eq23",

@@ -43,10 +43,9 @@ def _start(certify: Certify, trial: Trial, start: str) -> Certificate:
 
 
 @fails(
-    "SBLR-I1",
+    "SBLR-I1: printed",
     "-u, v of the mean matrix minimise the first-order expansion",
     landscape.start_certificate,
-    "printed",
 )
 @tried(on_points)
 def _printed_start(certify: Certify, trial: Trial) -> Certificate:
@@ -54,10 +53,9 @@ def _printed_start(certify: Certify, trial: Trial) -> Certificate:
 
 
 @proved(
-    "SBLR-I1",
+    "SBLR-I1: corrected",
     "u, v of the mean of y_i X_i minimise the first-order expansion",
     landscape.start_certificate,
-    "corrected",
 )
 @tried(on_points)
 def _label_start(certify: Certify, trial: Trial) -> Certificate:
@@ -65,10 +63,9 @@ def _label_start(certify: Certify, trial: Trial) -> Certificate:
 
 
 @proved(
-    "SBLR-A4.1",
+    "SBLR-A4.1: corrected",
     "a point of small loss is large: the iterates are bounded only off 0",
     landscape.loss_norm_certificate,
-    "corrected",
 )
 def _norms(certify: Certify, effort: Effort) -> Iterator[Found]:
     yield from on_points(lambda trial: certify(trial.params, trial.labelled), effort)
@@ -79,10 +76,9 @@ def _norms(certify: Certify, effort: Effort) -> Iterator[Found]:
 
 
 @fails(
-    "SBLR-R4.1",
+    "SBLR-R4.1: printed",
     "with Eq5 problem (4) has a solution",
     landscape.minimum_certificate,
-    "printed",
 )
 def _runaway(certify: Certify, effort: Effort) -> Iterator[Found]:
     """Compare with points that have less than the solution which is claimed."""
@@ -113,10 +109,9 @@ def _runaway(certify: Certify, effort: Effort) -> Iterator[Found]:
 
 
 @proved(
-    "SBLR-R4.1",
+    "SBLR-R4.1: corrected",
     "level sets are bounded if both blocks are penalised and both labels there",
     landscape.level_set_certificate,
-    "corrected",
 )
 def _level_sets(certify: Certify, effort: Effort) -> Iterator[Found]:
     def along(run: Run) -> Certificate:

@@ -34,17 +34,15 @@ __all__: list[str] = []
 
 
 @fails(
-    "SBLR-T4.3",
+    "SBLR-T4.3: proof, printed",
     "S_N <= S_{N-1} - S_N + K phi_N / 2",
     rates.length_certificate,
-    "proof, printed",
     share=0.5,
 )
 @proved(
-    "SBLR-T4.3",
+    "SBLR-T4.3: proof, corrected",
     "S_N <= S_{N-1} - S_N + K phi_N",
     rates.length_certificate,
-    "proof, corrected",
     share=1.0,
 )
 def _lengths(certify: Certify, effort: Effort, *, share: float) -> Iterator[Found]:
@@ -85,16 +83,14 @@ def _recursion(effort: Effort) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @proved(
-    "SBLR-T4.3",
+    "SBLR-T4.3: linear",
     "exponent up to 1/2: S_N <= ((1 + C) / (2 + C))^N S_0 from Eq27",
     rates.linear_recursion_certificate,
-    "linear",
 )
 @proved(
-    "SBLR-T4.3",
+    "SBLR-T4.3: sublinear",
     "exponent above 1/2: S_N is O(N^(-(1 - t) / (2 t - 1))) from Eq27",
     rates.power_recursion_certificate,
-    "sublinear",
     is_tight=False,
 )
 def _recursions(certify: Certify, effort: Effort) -> Iterator[Found]:
@@ -103,10 +99,9 @@ def _recursions(certify: Certify, effort: Effort) -> Iterator[Found]:
 
 
 @proved(
-    "SBLR-T4.3",
+    "SBLR-T4.3: runs",
     "runs contract by (1 + C) / (2 + C) or faster, C from the run",
     rates.linear_rate_certificate,
-    "runs",
     is_tight=False,
 )
 @tried(on_tails)
@@ -115,10 +110,9 @@ def _linear(certify: Certify, tail: Tail) -> Certificate:
 
 
 @fails(
-    "SBLR-R4.3",
+    "SBLR-R4.3: printed",
     "the contraction is what the distance to the last iterate shows",
     rates.superlinear_certificate,
-    "printed",
 )
 @tried(on_limits)
 def _superlinear(certify: Certify, near: Near) -> Certificate:
@@ -126,10 +120,9 @@ def _superlinear(certify: Certify, near: Near) -> Certificate:
 
 
 @fails(
-    "SBLR-R4.3",
+    "SBLR-R4.3: exponent, printed",
     "the exponent is below 1/2",
     rates.kurdyka_certificate,
-    "exponent, printed",
 )
 @tried(on_tails)
 def _exponent(certify: Certify, tail: Tail) -> Certificate:
@@ -139,10 +132,9 @@ def _exponent(certify: Certify, tail: Tail) -> Certificate:
 
 
 @checked(
-    "SBLR-R4.3",
+    "SBLR-R4.3: corrected",
     "the contraction against the true limit is constant: a linear rate",
     rates.steady_rate_certificate,
-    "corrected",
 )
 @tried(on_limits)
 def _steady(certify: Certify, near: Near) -> Certificate:
@@ -150,10 +142,9 @@ def _steady(certify: Certify, near: Near) -> Certificate:
 
 
 @proved(
-    "DR-S4",
+    "DR-S4: identity",
     "mu_1 |u|_1 + mu_2 |u|^2 = nu_1 |v|_1 + nu_2 |v|^2 at a stationary point",
     landscape.balance_certificate,
-    "identity",
 )
 @tried(on_ends)
 def _balance(certify: Certify, end: End) -> Certificate:
@@ -161,10 +152,9 @@ def _balance(certify: Certify, end: End) -> Certificate:
 
 
 @proved(
-    "DR-S4",
+    "DR-S4: bound",
     "its residual is at most dist(0, dF) |(u, v)| at any point",
     landscape.balance_bound_certificate,
-    "bound",
 )
 @tried(on_points)
 def _balance_bound(certify: Certify, trial: Trial) -> Certificate:
@@ -194,10 +184,9 @@ def _rate(certify: Certify, near: Near) -> Certificate:
 
 
 @proved(
-    "DR-S7",
+    "DR-S7: lower bound",
     "loss + sqrt(mu_2 nu_2) |U V^T|_* <= F(U, V, b)",
     landscape.factored_certificate,
-    "lower bound",
 )
 @tried(on_points)
 def _factored(certify: Certify, trial: Trial) -> Certificate:
@@ -207,10 +196,9 @@ def _factored(certify: Certify, trial: Trial) -> Certificate:
 
 
 @proved(
-    "DR-S7",
+    "DR-S7: global",
     "stationary and sigma_1(grad_W) <= sqrt(mu_2 nu_2): a global minimum",
     landscape.global_minimum_certificate,
-    "global",
 )
 def _certified(certify: Certify, effort: Effort) -> Iterator[Found]:
     """Compare the ends with what FISTA has found, and with points near by."""

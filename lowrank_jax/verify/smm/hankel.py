@@ -89,16 +89,14 @@ def _ranks(certify: Certify, effort: Effort) -> Iterator[Found]:
 
 
 @proved(
-    "SMM-T1",
+    "SMM-T1: converse",
     "a Hankel matrix of rank n gives a model of n states, F on all strings",
     states.recovery_certificate,
-    "converse",
 )
 @fails(
-    "SMM-R1",
+    "SMM-R1: printed",
     "recovery with alpha = h_P V, beta = (HV)^+ h_S is exact",
     states.recovery_certificate,
-    "printed",
     is_printed=True,
 )
 @proved(
@@ -144,10 +142,9 @@ def _diagonal(num_symbols: int) -> np.ndarray:
 
 
 @fails(
-    "SMM-Eq7-8",
+    "SMM-Eq7-8: printed",
     "a trigram tensor needs no more states than rank(ab|c)",
     states.unfolding_certificate,
-    "printed",
 )
 def _one_unfolding(certify: Certify, effort: Effort) -> Iterator[Found]:
     found = jax.jit(certify)(_diagonal(6)[None])
@@ -155,10 +152,9 @@ def _one_unfolding(certify: Certify, effort: Effort) -> Iterator[Found]:
 
 
 @proved(
-    "DR-M3",
+    "DR-M3: construction",
     "2 + rank(a|bc) + rank(ab|c) states realise any trigram tensor",
     states.realisation_certificate,
-    "construction",
 )
 def _realisation(certify: Certify, effort: Effort) -> Iterator[Found]:
     drawn = _tensors(effort)
@@ -180,10 +176,9 @@ def _realisation(certify: Certify, effort: Effort) -> Iterator[Found]:
 
 
 @proved(
-    "DR-M3",
+    "DR-M3: lower bound",
     "a model has at least max(rank(a|bc), rank(ab|c)) states",
     states.states_certificate,
-    "lower bound",
 )
 def _needed_states(certify: Certify, effort: Effort) -> Iterator[Found]:
     rng = effort.generator(23)

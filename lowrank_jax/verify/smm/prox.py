@@ -98,10 +98,9 @@ def _step(
 
 
 @fails(
-    "SMM-N6",
+    "SMM-N6: printed",
     "SVT with threshold eta tau solves min ||H - Z||^2 + eta tau ||H||_*",
     splitting.prox_certificate,
-    "printed",
 )
 @tried(_on_matrices)
 def _printed(certify: Certify, drawn: _Drawn) -> dict[str, Certificate]:
@@ -109,10 +108,9 @@ def _printed(certify: Certify, drawn: _Drawn) -> dict[str, Certificate]:
 
 
 @proved(
-    "SMM-N6",
+    "SMM-N6: corrected",
     "SVT with threshold t solves min ||H - Z||^2 / 2 + t ||H||_*",
     splitting.prox_certificate,
-    "corrected",
 )
 @tried(_on_matrices)
 def _corrected(certify: Certify, drawn: _Drawn) -> dict[str, Certificate]:
@@ -125,10 +123,9 @@ def _corrected(certify: Certify, drawn: _Drawn) -> dict[str, Certificate]:
 
 
 @proved(
-    "SMM-N6",
+    "SMM-N6: growth",
     "any other matrix costs more than SVT(Z) by half its squared distance",
     splitting.prox_growth_certificate,
-    "growth",
 )
 @tried(_on_matrices)
 def _growth(certify: Certify, drawn: _Drawn) -> dict[str, Certificate]:
@@ -141,10 +138,9 @@ def _growth(certify: Certify, drawn: _Drawn) -> dict[str, Certificate]:
 
 
 @proved(
-    "SMM-N6",
+    "SMM-N6: non-expansive",
     "SVT is (firmly) non-expansive",
     splitting.non_expansive_certificate,
-    "non-expansive",
 )
 @tried(_on_matrices)
 def _non_expansive(certify: Certify, drawn: _Drawn) -> dict[str, Certificate]:
@@ -154,10 +150,9 @@ def _non_expansive(certify: Certify, drawn: _Drawn) -> dict[str, Certificate]:
 
 
 @proved(
-    "SMM-B2",
+    "SMM-B2: norm",
     "H [1 - t / ||H||_F]_+ is the proximal map of t ||H||_F",
     splitting.prox_certificate,
-    "norm",
 )
 @tried(_on_matrices)
 def _norm(certify: Certify, drawn: _Drawn) -> dict[str, Certificate]:
@@ -165,10 +160,9 @@ def _norm(certify: Certify, drawn: _Drawn) -> dict[str, Certificate]:
 
 
 @proved(
-    "SMM-B2",
+    "SMM-B2: squared",
     "H / (1 + t) is the proximal map of t ||H||_F^2 / 2",
     splitting.prox_certificate,
-    "squared",
 )
 @tried(_on_matrices)
 def _squared(certify: Certify, drawn: _Drawn) -> dict[str, Certificate]:
@@ -208,10 +202,9 @@ def _ties(effort: Effort) -> _Ties:
 
 
 @fails(
-    "SMM-X2",
+    "SMM-X2: printed",
     "SVT and then the mean of tied entries solves the tied problem",
     splitting.tied_certificate,
-    "printed",
 )
 def _projection(certify: Certify, effort: Effort) -> Iterator[Found]:
     ties = _ties(effort)
@@ -220,10 +213,9 @@ def _projection(certify: Certify, effort: Effort) -> Iterator[Found]:
 
 
 @proved(
-    "SMM-X2",
+    "SMM-X2: corrected",
     "ADMM solves the tied problem, to its tolerance, and bounds its minimum",
     splitting.tied_certificate,
-    "corrected",
 )
 def _tied(certify: Certify, effort: Effort) -> Iterator[Found]:
     ties = _ties(effort)

@@ -165,34 +165,30 @@ def _compared(effort: Effort) -> list[_Compared]:
 
 
 @fails(
-    "SMM-Alg1",
+    "SMM-Alg1: printed",
     "the objective falls in each iteration of FOBOS",
     splitting.monotone_certificate,
-    "printed",
 )
 def _monotone(certify: Certify, effort: Effort) -> Iterator[Found]:
     yield Found(jax.jit(certify)(_runs(effort).objectives), "runs of FOBOS")
 
 
 @proved(
-    "SMM-Alg1",
+    "SMM-Alg1: best iterate",
     "best F(H_t) - F(H') <= (||H'||^2 + sum eta^2 ||G||^2) / (2 sum eta)",
     splitting.splitting_certificate,
-    "best iterate",
     kind="best",
 )
 @proved(
-    "SMM-Alg1",
+    "SMM-Alg1: averaged iterate",
     "the average too, with ||G_{t+1} - G_t||^2 instead of ||G_t||^2",
     splitting.splitting_certificate,
-    "averaged iterate",
     kind="average",
 )
 @proved(
-    "SMM-Alg1",
+    "SMM-Alg1: rate",
     "with c/sqrt(t) the best iterate comes within O(log T / sqrt T)",
     splitting.rate_certificate,
-    "rate",
     is_tight=False,
     kind="rate",
 )
@@ -362,18 +358,16 @@ def _slopes(effort: Effort) -> list[tuple[str, _Corpus, tuple[np.ndarray, ...]]]
 
 
 @proved(
-    "SMM-X1",
+    "SMM-X1: constant of the recipe",
     "gradient Lipschitz with sum_i max_z ||counts(z) - counts(y)||^2 / mu",
     splitting.smoothness_certificate,
-    "constant of the recipe",
     is_tight=False,
     is_recipe=True,
 )
 @proved(
-    "SMM-X1",
+    "SMM-X1: tight constant",
     "and with sum_i max_{z,z'} ||counts(z) - counts(z')||^2 / (4 mu)",
     splitting.smoothness_certificate,
-    "tight constant",
     is_recipe=False,
 )
 def _smoothness(

@@ -28,10 +28,9 @@ _equal = jax.jit(equal)
 
 
 @fails(
-    "TM-T1",
+    "TM-T1: printed",
     "numbers of a rank-1 tensor fit each tensor of one mode less",
     construction.arrangement_certificate,
-    "printed",
 )
 def _no_merging(certify: Certify, effort: Effort) -> Iterator[Found]:
     primes = np.array([2, 3, 5, 7])
@@ -41,10 +40,9 @@ def _no_merging(certify: Certify, effort: Effort) -> Iterator[Found]:
 
 
 @proved(
-    "TM-T1",
+    "TM-T1: corrected",
     "two modes of a CP tensor made one keep every weight and the rank",
     construction.merge_certificate,
-    "corrected",
 )
 def _merging(certify: Certify, effort: Effort) -> Iterator[Found]:
     rng = effort.generator(1)
@@ -89,10 +87,9 @@ def _arranged(
 
 
 @proved(
-    "TM-N1",
+    "TM-N1: real modes",
     "D V^(1/D) is least at the floor or the ceiling of ln V",
     construction.order_certificate,
-    "real modes",
 )
 def _real_order(certify: Certify, effort: Effort) -> Iterator[Found]:
     number = effort.trials(400, 200_000)
@@ -109,10 +106,9 @@ def _integer_counts(volumes: list[int]) -> tuple[np.ndarray, np.ndarray]:
 
 
 @fails(
-    "TM-N1",
+    "TM-N1: printed",
     "integer modes too have fewest parameters at floor or ceiling of ln V",
     construction.order_certificate,
-    "printed",
 )
 def _integer_order(certify: Certify, effort: Effort) -> Iterator[Found]:
     counts = _integer_counts([165_888, 3**11, 3**13])
@@ -120,10 +116,9 @@ def _integer_order(certify: Certify, effort: Effort) -> Iterator[Found]:
 
 
 @checked(
-    "TM-N1",
+    "TM-N1: corrected",
     "with integer modes `best_order` has the fewest parameters of all orders",
     models.best_order,
-    "corrected",
 )
 def _best_order(certify: Certify, effort: Effort) -> Iterator[Found]:
     rng = effort.generator(2)
@@ -172,10 +167,9 @@ def _least_padding(volume: int, order: int) -> int:
 
 
 @checked(
-    "TM-N2",
+    "TM-N2: sizes of E1",
     "the sizes of TM-E1 belong to V from 1332871 to 1334025, and no other",
     models.mode_sizes,
-    "sizes of E1",
 )
 def _printed_sizes(certify: Certify, effort: Effort) -> Iterator[Found]:
     wanted = {2: (1155, 1155), 3: (110, 110, 111), 4: (34,) * 4}
@@ -245,10 +239,9 @@ def _mappings(certify: Certify, effort: Effort) -> Iterator[Found]:
 
 
 @checked(
-    "TM-Alg1",
+    "TM-Alg1: energy",
     "sorted by weight, rank 1 holds at least the energy it holds unsorted",
     construction.energy_certificate,
-    "energy",
     is_tight=False,
 )
 def _energies(certify: Certify, effort: Effort) -> Iterator[Found]:

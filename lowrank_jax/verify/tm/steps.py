@@ -223,17 +223,15 @@ def _learner_rounds(certify: Certify, effort: Effort) -> Iterator[Found]:
 
 
 @fails(
-    "TM-Eq6",
+    "TM-Eq6: printed",
     "the step min{C, .} does not raise the objective of its sub-problem",
     pa.descent_certificate,
-    "printed",
     step=_PAPER,
 )
 @proved(
-    "TM-Eq6",
+    "TM-Eq6: corrected",
     "the step min{C/B, .} does not raise the objective of its sub-problem",
     pa.descent_certificate,
-    "corrected",
     step=_EXACT,
 )
 def _step_descent(certify: Certify, effort: Effort, *, step: str) -> Iterator[Found]:
@@ -244,10 +242,9 @@ def _step_descent(certify: Certify, effort: Effort, *, step: str) -> Iterator[Fo
 
 
 @fails(
-    "TM-Eq6(b)",
+    "TM-Eq6(b): printed",
     "a round moves all D H vectors",
     pa.all_move_certificate,
-    "printed",
 )
 def _all_move(certify: Certify, effort: Effort) -> Iterator[Found]:
     is_met: Any = ~_traces(effort, _PAPER, *_MAIN).is_clipped[:, 0]
@@ -259,10 +256,9 @@ def _all_move(certify: Certify, effort: Effort) -> Iterator[Found]:
 
 
 @proved(
-    "TM-Eq6(b)",
+    "TM-Eq6(b): corrected",
     "after an unclipped first step of Eq6 no vector but w_1^1 moves",
     pa.only_first_certificate,
-    "corrected",
 )
 def _only_first(certify: Certify, effort: Effort) -> Iterator[Found]:
     check = jax.jit(jax.vmap(certify))
@@ -273,24 +269,21 @@ def _only_first(certify: Certify, effort: Effort) -> Iterator[Found]:
 
 
 @fails(
-    "TM-N5",
+    "TM-N5: printed",
     "under Eq6 the objective (3) never rises",
     pa.objective_certificate,
-    "printed",
     step=_PAPER,
 )
 @fails(
-    "TM-N5",
+    "TM-N5: printed, exact step",
     "under min{C/B, .}, which solves TM-N4, the objective (3) never rises",
     pa.objective_certificate,
-    "printed, exact step",
     step=_EXACT,
 )
 @proved(
-    "TM-N5",
+    "TM-N5: corrected",
     "under DR-T2 the objective (3) never rises, in any number of sweeps",
     pa.objective_certificate,
-    "corrected",
     step=_BCD,
 )
 def _objective_falls(certify: Certify, effort: Effort, *, step: str) -> Iterator[Found]:
@@ -358,10 +351,9 @@ def _step_solves(certify: Certify, effort: Effort, *, step: str) -> Iterator[Fou
     pa.rise_certificate,
 )
 @proved(
-    "DR-T3",
+    "DR-T3: value",
     "a step of length a adds a ||dphi||^2 (B a / 2 - C) to the sub-problem",
     pa.rise_value_certificate,
-    "value",
 )
 def _rises(certify: Certify, effort: Effort) -> Iterator[Found]:
     certify = jax.jit(certify)
