@@ -51,7 +51,8 @@ class _Case:
         return jax.tree.map(cast, self.given)
 
     def start(self, dtype: Any) -> tuple[Learner, Any, Any, Any]:
-        learner, examples = self.build(dtype), self.examples(dtype)
+        learner = self.build(dtype)
+        examples = jax.device_get(self.examples(dtype))
         first = _at(examples, 0)
         return learner, jax.jit(learner.init)(jax.random.key(0), first), examples, first
 
@@ -169,16 +170,17 @@ def _vmap(case: _Case) -> None:
         _, state, examples, _ = case.start(jnp.float64)
         one = jax.jit(case.update)
         many = jax.jit(jax.vmap(case.update, in_axes=(0, 0, None)))
-        values = jnp.array([0.5, 2.0], jnp.float64)
-        together = jax.tree.map(lambda part: jnp.stack([part] * 2), state)
+        values = np.array([0.5, 2.0])
+        together = jax.tree.map(lambda part: np.stack([part] * 2), state)
         alone = [state, state]
         for k in range(jax.tree.leaves(examples)[0].shape[0]):
             example = _at(examples, k)
             together, infos = many(values, together, example)
+            found = jax.device_get((together, infos))
             for i, value in enumerate(values):
                 alone[i], info = one(value, alone[i], example)
                 chex.assert_trees_all_close(
-                    _at((together, infos), i), (alone[i], info), rtol=1e-8, atol=1e-8
+                    _at(found, i), (alone[i], info), rtol=1e-8, atol=1e-8
                 )
 
 
@@ -264,7 +266,8 @@ def assert_no_copies(learner: Learner, stream: Stream, *, num_rows: int) -> None
 
 
 def _at(tree: Any, i: int) -> Any:
-    return jax.tree.map(lambda part: part[i], tree)
+    """Slice arrays of the host: on the device each slice would be a program."""
+    return jax.tree.map(lambda part: jnp.asarray(part[i]), tree)
 
 
 def _hold(condition: Any, sentence: str) -> None:

@@ -1,16 +1,20 @@
 """Settings of all tests: float64 on, strict promotion, corpora found by name."""
 
+import gc
 import os
 import pathlib
 import shutil
 import tempfile
 
 # Tests compile hundreds of small programs and run each once: spare LLVM the effort.
+# Programs are too small to be cut into parts that are compiled side by side.
 os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "")
     + " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-    + " --xla_cpu_use_fusion_emitters=false"
+    + " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 )
+# No test reads the lines of Python that a compiled program names.
+os.environ["JAX_TRACEBACK_IN_LOCATIONS_LIMIT"] = "0"
 
 # What one process has compiled the others need not, processes of the command line
 # included: all of a run share a folder, which goes when the run ends. A developer who
@@ -23,6 +27,10 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 import jax  # noqa: E402
 import pytest  # noqa: E402
+
+# Tracing makes objects by the hundred thousand, nearly none of them in rings.
+gc.freeze()
+gc.set_threshold(200_000, 20, 20)
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")

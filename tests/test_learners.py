@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from experiments.sblr.learners import sparse_newton
@@ -59,13 +60,13 @@ def whole_corpora(dtype):
         ("01", "0"), has_transitions=True, num_sentences=3, max_length=3
     )
     lanes = streams.lanes.lanes(sequences)
-    return jax.tree.map(lambda part: jnp.stack([jnp.asarray(part)] * 3), lanes)
+    return jax.tree.map(lambda part: np.stack([part] * 3), lanes)
 
 
 def labelled_matrices(dtype):
     train, _, _ = dense_task(20, 5, seed=0, shape=(5, 4), noise=0.2)
     labelled, _ = label_matrices(jnp.asarray(train.x, dtype), train.y)
-    return jax.tree.map(lambda part: jnp.stack([part] * 3), labelled)
+    return jax.tree.map(lambda part: np.stack([part] * 3), labelled)
 
 
 def candidate_lists(dtype):
@@ -79,7 +80,7 @@ def candidate_lists(dtype):
 def lattices(dtype):
     del dtype
     _, _, lattice = words.task()
-    return jax.tree.map(lambda part: jnp.stack([jnp.asarray(part)] * 3), lattice)
+    return jax.tree.map(lambda part: np.stack([part] * 3), lattice)
 
 
 def lattice_batches(dtype):
@@ -94,7 +95,7 @@ def latent_words(dtype):
     del dtype
     alphabet, few, _ = words.task()
     data = latent_svm.padded_words(alphabet, few)
-    return jax.tree.map(lambda part: jnp.stack([part] * 3), data)
+    return jax.tree.map(lambda part: np.stack([part] * 3), data)
 
 
 def three_words():
@@ -106,7 +107,7 @@ def three_words():
 def trigram_lattices(dtype):
     del dtype
     data = trigram_crf.lettered_lattice(*three_words())
-    return jax.tree.map(lambda part: jnp.stack([jnp.asarray(part)] * 3), data)
+    return jax.tree.map(lambda part: np.stack([part] * 3), data)
 
 
 def trigram_words(dtype):
