@@ -3,12 +3,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test docs lint clean constraints
+.PHONY: demo test docs lint pytest clean constraints
 
 demo: .venv/installed
 	$(BIN)/lowrank-jax demo --out demo-report
 
-test: lint
+# Lint and types keep one core busy; the tests need not wait for them.
+test: .venv/installed
+	$(MAKE) --no-print-directory --jobs=2 lint pytest
+
+pytest: .venv/installed
 	$(BIN)/pytest
 
 docs: .venv/installed
