@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 from lowrank_jax import loops, streams
 from lowrank_jax.batch import crf
 from lowrank_jax.batch.crf import quasi_newton
+from lowrank_jax.batch.crf.expectations import expectations, safe_spread
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.models import linear
@@ -121,6 +122,26 @@ def test_pairwise_scores_of_any_spread_are_right(name):
         transitions[1, 0] += spread
         flat = vector([zero, first, transitions])
         assert_likelihood_equals_enumeration(name, flat, 3)
+
+
+@pytest.mark.parametrize("factor", [0.999, 1.001])
+def test_at_the_limit_of_the_spread_either_form_is_precise(factor):
+    """Single precision is compared with double precision, which has room enough."""
+    lanes = streams.lanes.lanes(short_task("mixed"), num_lanes=3)
+    num_labels, rng = int(lanes.previous.max()), np.random.default_rng(1)
+    spread = factor * safe_spread(num_labels, jnp.float32)
+    # Whole and zero unary scores, pairs at both ends: what the proof calls the worst.
+    unary = rng.choice([-spread, 0.0], (*lanes.labels.shape, num_labels))
+    pairwise = rng.choice([-spread, 0.0], (num_labels, num_labels + 1))
+    pairwise[:, :2] = [[0.0, -spread], [-spread, 0.0], [-spread, -spread]]
+    given = (unary.astype("float32"), pairwise.astype("float32"))
+    run = jax.jit(expectations)
+    found = run(*given, lanes)
+    exact = run(*(part.astype("float64") for part in given), lanes)
+    assert found.loss.dtype == jnp.float32
+    np.testing.assert_allclose(found.loss, exact.loss, rtol=1e-5)
+    for one, other in zip(found[1:], exact[1:], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
 @each_task
