@@ -13,11 +13,12 @@ from lowrank_jax import lazy
 
 _LAYERS = (
     "batch certify checks data decode estimators features linalg loops metrics models "
-    "online sharding store streams testing theory types verify"
+    "online plots sharding store streams testing theory types verify"
 ).split()
 
 _HELD = {
     "BilinearClassifier": "estimators.classifier:BilinearClassifier",
+    "BilinearClassifierCV": "estimators.classifier:BilinearClassifierCV",
     "Reranker": "estimators.reranker:Reranker",
     "Speller": "estimators.speller:Speller",
     "Tagger": "estimators.tagger:Tagger",

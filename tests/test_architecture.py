@@ -39,6 +39,7 @@ ALLOWED = {
     "theory": f"{KERNELS} batch",
     "certify": f"{KERNELS} online loops theory",
     "estimators": LIBRARY,
+    "plots": f"{LIBRARY} estimators",
     "report": f"{LIBRARY} estimators",
     "verify": f"{LIBRARY} estimators theory certify report",
     "demo": f"{LIBRARY} estimators theory certify report verify",

@@ -14,14 +14,6 @@ if TYPE_CHECKING:
 
 __all__ = ["choose"]
 
-#: Strengths and ranks that --cv tries by default.
-_GRID = {
-    "mu1": (1e-4, 1e-3, 3e-3),
-    "mu2": (1e-4, 1e-2),
-    "nu1": (1e-4, 1e-3, 3e-3),
-    "nu2": (1e-4, 1e-2),
-}
-_RANKS = (1, 2, 3)
 _TICK_SECONDS = 5.0
 
 
@@ -42,41 +34,40 @@ def choose(
     import numpy as np
 
     from lowrank_jax.estimators import classifier
-    from lowrank_jax.estimators.classifier import selection
+    from lowrank_jax.estimators.classifier import choosing, selection
 
     assert train.y is not None
-    data = classifier.prepare(
-        train.x, train.y, scale=every["scale"], multi_class=every["multi_class"]
-    )
+    x, scales = train.x, {name: every[name] for name in ("scale", "multi_class")}
+    data = classifier.prepare(x, train.y, **scales)
     _check_folds(arguments.cv, np.unique(train.y, return_counts=True)[1])
     if data.is_one_vs_all:
         raise InputError(
             "--cv chooses for one model of all classes: leave multi_class=one-vs-all "
             "out, or give rank and strengths yourself."
         )
-    most = min(train.x.shape[1:])
-    ranks = tuple(rank for rank in _RANKS if rank <= most)
+    most = min(x.shape[1:])
+    tried = (1, 2, 3) if arguments.grid == "paper" else (1, 2)
+    ranks = tuple(rank for rank in tried if rank <= most)
     if "rank" in given:
         checks.whole(rank=every["rank"])
         if every["rank"] > most:
-            height, width = train.x.shape[1:]
             raise InputError(
-                f"`rank` must lie in 1..{most} for {height}x{width} matrices, got "
-                f"{every['rank']}."
+                f"`rank` must lie in 1..{most} for {x.shape[1]}x{x.shape[2]} matrices, "
+                f"got {every['rank']}."
             )
         ranks = (every["rank"],)
-    grid: dict[str, Any] = dict(selection.GRID if arguments.grid == "paper" else _GRID)
-    grid |= {name: (every[name],) for name in grid if name in given}
-    elsewhere = ("rank", *selection.NAMES, "multi_class", "scale")
+    elsewhere = ("rank", *selection.NAMES, *scales)
+    options = {name: v for name, v in every.items() if name not in elsewhere}
+    fixed = {name: (every[name],) for name in selection.NAMES if name in given}
     with _Ticker() as ticker:
-        return selection.select(
-            data.labelled,
-            num_folds=arguments.cv,
-            ranks=ranks,
-            grid=grid,
-            seed=arguments.seed,
-            say=ticker.say,
-            **{name: v for name, v in every.items() if name not in elsewhere},
+        common = {"ranks": ranks, "seed": arguments.seed, "say": ticker.say}
+        if arguments.grid == "paper":  # rank first, then the strengths (SBLR-E3)
+            grid = selection.GRID | fixed
+            return selection.select(
+                data.labelled, num_folds=arguments.cv, grid=grid, **common, **options
+            )
+        return choosing.choose(
+            x, train.y, fixed=fixed, cv=arguments.cv, **common, **scales, **options
         )
 
 

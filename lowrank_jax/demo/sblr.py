@@ -58,6 +58,9 @@ def run(size: Size, tell: Callable[[Row], None]) -> Demo:
             rank=rank,
             mu1=_STRENGTH,
             nu1=_STRENGTH,
+            mu2=0.0,
+            nu2=0.0,
+            solver="proximal",
             multi_class="one-vs-all",
             max_iterations=size.sweeps,
         )

@@ -11,6 +11,7 @@ from lowrank_jax.store.files import Path
 
 _NAMES = {
     "BilinearClassifier": "classifier:BilinearClassifier",
+    "BilinearClassifierCV": "classifier:BilinearClassifierCV",
     "Reranker": "reranker:Reranker",
     "Speller": "speller:Speller",
     "Tagger": "tagger:Tagger",

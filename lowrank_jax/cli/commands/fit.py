@@ -22,7 +22,7 @@ _EPILOG = """\
 examples:
   lowrank-jax fit bci2_iv/sp1s_aa_100hz.npz --model eeg-model --json result.json
   lowrank-jax fit trials.npz --cv 5 --model eeg-model
-  lowrank-jax fit trials.npz --rank 2 --set mu1=0.01 nu2=0.1 --split 0.25 --model m
+  lowrank-jax fit trials.npz --rank 2 --set mu1=0.002 nu2=0.03 --split 0.25 --model m
   lowrank-jax fit coil20/coil20_32x32.npz --split 0.3 --images --model objects \\
       --set multi_class=one-vs-all
 """
@@ -52,13 +52,13 @@ def add_parser(commands: Any) -> None:
         metavar="K",
         type=options.count,
         help="choose rank and strengths by K-fold cross-validation; values of --rank "
-        "and --set stay; all fits stop at tolerance 0.001 or 500 iterations unless "
-        "--set says otherwise",
+        "and --set stay",
     )
     add(
         "--grid",
         choices=("small", "paper"),
-        help="points that --cv tries: 36, the default, or 900 as the paper does",
+        help="points that --cv tries: 24, the default, or 900 as the paper does, with "
+        "the paper's solver and tolerance",
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--test", metavar="DATA.npz", help="data to score the model on")

@@ -18,9 +18,17 @@ if TYPE_CHECKING:
 
 __all__ = ["LabelledMatrices", "describe", "options"]
 
-#: With --cv fits stop as the paper's do: the model is fitted as it was validated.
-_STOP = {"tolerance": 1e-3, "max_iterations": 500}
-_IN_PYTHON = ("x", "y", "row_names", "left_penalty", "right_penalty")
+#: With --grid paper, fits step and stop as in the paper. The model is always fitted as
+#: it was validated.
+_PAPER = {
+    "solver": "proximal",
+    "tolerance": 1e-3,
+    "max_iterations": 500,
+    "block_tolerance": 1e-5,
+}
+_IN_PYTHON = (
+    *("x", "y", "row_names", "sample_weight", "left_penalty", "right_penalty"),
+)
 
 
 def options() -> dict[str, inspect.Parameter]:
@@ -29,8 +37,9 @@ def options() -> dict[str, inspect.Parameter]:
 
     parameters = inspect.signature(classifier.fit, eval_str=True).parameters
     found = {name: p for name, p in parameters.items() if name not in _IN_PYTHON}
-    for name in ("mu1", "nu1"):  # plain numbers where there is no other penalty
-        found[name] = found[name].replace(default=classifier.STRENGTH, annotation=float)
+    usual = classifier.STRENGTHS | {"block_tolerance": classifier.BLOCK_TOLERANCE}
+    for name, value in usual.items():  # plain numbers where there is no other penalty
+        found[name] = found[name].replace(default=value, annotation=float)
     return found
 
 
@@ -115,10 +124,11 @@ class LabelledMatrices:
     def fit(self, run: Run) -> dict[str, Any]:
         """Choose rank and strengths if ``--cv`` asks for it, fit, and score."""
         from lowrank_jax.estimators import classifier
+        from lowrank_jax.estimators.classifier import choosing
 
         given, train, every = self.arguments, self.train, self.settings
         if given.cv is not None:
-            every = _STOP | every
+            every = (_PAPER if given.grid == "paper" else choosing.LOOSE) | every
             defaults = {name: p.default for name, p in options().items()}
             chosen = cross_validation.choose(train, defaults | every, set(every), given)
             every = every | {"rank": chosen.rank} | chosen.settings
@@ -161,6 +171,9 @@ class LabelledMatrices:
             f"{result['train_seconds']:.2f} s and {result['compile_seconds']:.2f} s of "
             f"compilation"
         )
+        if self.chosen is not None:
+            told = ", ".join(f"{n} {v:g}" for n, v in self.chosen.settings.items())
+            yield f"chosen by cross-validation: rank {self.chosen.rank}, {told}"
         words = {"train": "training data", "cv": "cross-validated", "test": "test data"}
         for part, found in self.scores.items():
             yield matrices.line_of(words[part], found)

@@ -1,25 +1,30 @@
 """Classifiers of matrices: an object with `fit`, and the functions beneath it."""
 
+from lowrank_jax.estimators.classifier.cross_validated import BilinearClassifierCV
 from lowrank_jax.estimators.classifier.estimator import BilinearClassifier
 from lowrank_jax.estimators.classifier.fitting import (
-    STRENGTH,
+    BLOCK_TOLERANCE,
+    STRENGTHS,
     Classifier,
     Fit,
     Scaling,
-    StrengthPath,
+    ZeroModel,
     fit,
     prepare,
-    regularisation_path,
     scaling_of,
 )
+from lowrank_jax.estimators.classifier.path import StrengthPath, regularisation_path
 
 __all__ = [
-    "STRENGTH",
+    "BLOCK_TOLERANCE",
+    "STRENGTHS",
     "BilinearClassifier",
+    "BilinearClassifierCV",
     "Classifier",
     "Fit",
     "Scaling",
     "StrengthPath",
+    "ZeroModel",
     "fit",
     "prepare",
     "regularisation_path",

@@ -2,8 +2,8 @@
 
 import dataclasses
 import inspect
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Self
 
 import numpy as np
 
@@ -14,9 +14,10 @@ from lowrank_jax.estimators.classifier.model import Classifier
 from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.store.folder import Path
 
-__all__ = ["BilinearClassifier"]
+__all__ = ["BilinearClassifier", "signature_of"]
 
-_DEFAULTS = {k: v for k, v in (fit.__kwdefaults__ or {}).items() if k != "row_names"}
+_BESIDE = ("row_names", "sample_weight")
+_DEFAULTS = {k: v for k, v in (fit.__kwdefaults__ or {}).items() if k not in _BESIDE}
 
 
 class BilinearClassifier:
@@ -24,6 +25,8 @@ class BilinearClassifier:
 
     The settings are the keyword arguments of `fit`, the function, which explains them:
     ``BilinearClassifier(rank=2, mu1=0.01)``. What was learned ends in an underscore.
+    The object works in scikit-learn's ``Pipeline``, ``GridSearchCV``, ``clone`` and
+    ``cross_val_score``. scikit-learn itself is not needed.
 
     Attributes:
       classes_: (num_classes,) labels in order.
@@ -32,6 +35,8 @@ class BilinearClassifier:
         class except the reference class. The reference is the first class if there are
         two, else the last. One-vs-all with three or more classes has no reference.
       intercept_: (m,) offsets for matrices as they are given.
+      patterns_: (m, s, t) forward model of the scores: how the matrices move if a score
+        grows by 1 (Haufe et al., NeuroImage 2014). Read these, not the weights.
       n_iter_: Number of sweeps, of the longest problem with one-vs-all.
       converged_: True if every problem came within the tolerance.
       history_: One trace of `batch.bcpd.Info` per problem, stacked over sweeps. A
@@ -42,9 +47,12 @@ class BilinearClassifier:
     classifier_: Classifier
     history_: tuple[Info, ...]
 
+    _estimator_type = "classifier"
+    _defaults: Mapping[str, Any] = _DEFAULTS
+
     def __init__(self, **settings: Any) -> None:
         """Take the settings; nothing is checked before `fit`."""
-        self.__dict__.update(_DEFAULTS)
+        self.__dict__.update(self._defaults)
         self.set_params(**settings)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -54,58 +62,79 @@ class BilinearClassifier:
           deep: No effect; scikit-learn passes it.
         """
         del deep
-        return {name: getattr(self, name) for name in _DEFAULTS}
+        return {name: getattr(self, name) for name in self._defaults}
 
-    def set_params(self, **settings: Any) -> "BilinearClassifier":
+    def set_params(self, **settings: Any) -> Self:
         """Change settings; return the object itself."""
         for name, value in settings.items():
-            if name not in _DEFAULTS:
+            if name not in self._defaults:
                 raise InputError(
-                    f"`{name}` is not a setting of BilinearClassifier; it has "
-                    f"{', '.join(_DEFAULTS)}."
+                    f"`{name}` is not a setting of {type(self).__name__}; it has "
+                    f"{', '.join(self._defaults)}."
                 )
             setattr(self, name, value)
         return self
 
     def __repr__(self) -> str:
         """Return the settings that differ from their defaults."""
-        changed = {k: v for k, v in self.get_params().items() if v is not _DEFAULTS[k]}
+        usual, every = self._defaults, self.get_params()
+        changed = {k: v for k, v in every.items() if v is not usual[k]}
         shown = (
             f"{name}={value!r}"
             for name, value in plain_settings(changed).items()
-            if value != _DEFAULTS[name]
+            if value != usual[name]
         )
-        return f"BilinearClassifier({', '.join(shown)})"
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __sklearn_tags__(self) -> Any:
+        """Tell scikit-learn what this is; it alone calls this."""
+        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+
+        return Tags(
+            estimator_type="classifier",
+            target_tags=TargetTags(required=True),
+            classifier_tags=ClassifierTags(),
+            input_tags=InputTags(two_d_array=False, three_d_array=True),
+        )
 
     def fit(
         self,
         X: np.ndarray,  # noqa: N803
         y: np.ndarray | Sequence[Any],
+        sample_weight: np.ndarray | Sequence[float] | None = None,
         *,
         row_names: Sequence[str] = (),
-    ) -> "BilinearClassifier":
+    ) -> Self:
         """Fit by `batch.bcpd`; return the object itself.
 
         Args:
-          X: (n, s, t) real numbers; integers become float32.
+          X: (n, s, t) real numbers. float32 and float64 are kept, others become
+            float32.
           y: (n,) labels: whole numbers, words or truths.
+          sample_weight: (n,) weights of the matrices, zero or more, or None.
           row_names: Names of the s rows, for pictures.
 
         Raises:
           InputError: If matrices, labels or a setting are out of range.
         """
-        settings = self.get_params()
-        lost = [
-            name
-            for name in ("left_penalty", "right_penalty", "start")
-            if isinstance(settings[name], str) and settings[name] == "given"
-        ]
-        if lost:
-            raise InputError(
-                f"`{lost[0]}` was an object of Python, which a model folder does not "
-                f"keep: set it again before fitting."
-            )
-        done = fit(X, y, row_names=row_names, **settings)
+        return self._fit(X, y, self.get_params(), sample_weight, row_names)
+
+    def _fit(
+        self,
+        x: np.ndarray,
+        y: np.ndarray | Sequence[Any],
+        settings: dict[str, Any],
+        sample_weight: np.ndarray | Sequence[float] | None,
+        row_names: Sequence[str],
+    ) -> Self:
+        for name in ("left_penalty", "right_penalty", "start"):
+            if isinstance(settings.get(name), str) and settings[name] == "given":
+                raise InputError(
+                    f"`{name}` was an object of Python, which a model folder does not "
+                    f"keep: set it again before fitting."
+                )
+        extra: Any = {"row_names": row_names, "sample_weight": sample_weight}
+        done = fit(x, y, **extra, **settings)
         summary = {
             "num_iterations": max(len(trace.objective) for trace in done.traces),
             "converged": done.converged,
@@ -134,6 +163,16 @@ class BilinearClassifier:
         """Offsets (m,) for matrices as they are given."""
         shift = (self.coef_ * self._fitted.scaling.shift).sum((1, 2))
         return self.params_.bias - shift
+
+    @property
+    def patterns_(self) -> np.ndarray:
+        """Forward model (m, s, t) of the scores."""
+        if self._fitted.patterns is None:
+            raise InputError(
+                "This model was saved by an earlier version, without patterns: fit it "
+                "again."
+            )
+        return self._fitted.patterns
 
     @property
     def n_iter_(self) -> int:
@@ -174,14 +213,17 @@ class BilinearClassifier:
         self,
         X: np.ndarray,  # noqa: N803
         y: np.ndarray | Sequence[Any],
+        sample_weight: np.ndarray | Sequence[float] | None = None,
     ) -> float:
         """Return the accuracy, the share of matrices with the right label.
 
         Args:
           X: (n, s, t).
           y: (n,) labels.
+          sample_weight: (n,) weight of each matrix. None weighs all alike.
         """
-        return float(np.mean(self.predict(X) == np.asarray(y)))
+        is_right = self.predict(X) == np.asarray(y)
+        return float(np.average(is_right, weights=sample_weight))
 
     def save(self, folder: Path) -> None:
         """Write the model folder, which `predict` of the command line reads, too.
@@ -220,6 +262,12 @@ class BilinearClassifier:
         return self.classifier_
 
 
-BilinearClassifier.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-    [p for n, p in inspect.signature(fit).parameters.items() if n in _DEFAULTS]
-)
+def signature_of(defaults: Mapping[str, Any]) -> inspect.Signature:
+    """Return the signature of a constructor that takes these settings by name."""
+    only = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Signature(
+        [inspect.Parameter(n, only, default=v) for n, v in defaults.items()]
+    )
+
+
+BilinearClassifier.__signature__ = signature_of(_DEFAULTS)  # type: ignore[attr-defined]

@@ -15,12 +15,15 @@ from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.store import folder as model_folder
 from lowrank_jax.store.arrays import check_arrays
 from lowrank_jax.store.files import Path
+from lowrank_jax.streams.matrices import Labelled
 
 __all__ = [
     "KIND",
     "Classifier",
     "Scaling",
     "check_matrices",
+    "forward_patterns",
+    "precision_of",
     "scaling_of",
 ]
 
@@ -45,23 +48,60 @@ class Scaling(NamedTuple):
         return ((x - self.shift) / self.size).astype(x.dtype)
 
 
-def scaling_of(x: np.ndarray, scale: str) -> Scaling:
+def scaling_of(x: np.ndarray, scale: str, weights: np.ndarray | None = None) -> Scaling:
     """Return the scaling of training matrices; see `classifier`.
 
     Args:
       x: (n, s, t).
       scale: ``"global"``, ``"row"`` or ``"none"``.
+      weights: (n,) weights of the matrices, positive; None weighs all alike.
     """
     checks.choice(_SCALES, scale=scale)
     none = Scaling(np.zeros((1, 1)), np.ones((1, 1)))
     if scale == "none":
         return none
     if scale == "global":
-        size = np.std(x, dtype=np.float64)
+        size = _deviation(x, weights, (0, 1, 2))[1]
         return none._replace(size=np.full((1, 1), size if size > 0 else 1.0))
-    shift = np.asarray(np.mean(x, axis=(0, 2), dtype=np.float64))[:, None]
-    size = np.std(x, axis=(0, 2), dtype=np.float64)[:, None]
-    return Scaling(shift, np.where(size > 0, size, 1.0))
+    shift, size = _deviation(x, weights, (0, 2))
+    return Scaling(shift[:, None], np.where(size > 0, size, 1.0)[:, None])
+
+
+def _deviation(
+    x: np.ndarray, weights: np.ndarray | None, axis: tuple[int, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and standard deviation in double precision."""
+    if weights is None:
+        mean = np.asarray(np.mean(x, axis=axis, dtype=np.float64))
+        return mean, np.asarray(np.std(x, axis=axis, dtype=np.float64))
+    each = np.broadcast_to(weights[:, None, None], x.shape)
+    mean = np.average(x, axis=axis, weights=each, keepdims=True)
+    square = np.average((x - mean) ** 2, axis=axis, weights=each)
+    return mean.reshape(square.shape), np.sqrt(square)
+
+
+def forward_patterns(
+    params: Params, labelled: Labelled, scaling: Scaling
+) -> np.ndarray:
+    r"""Return the forward model of the scores, (m, s, t), for matrices as given.
+
+    Weights are filters: they also cancel noise, so a large weight need not mean signal.
+    The patterns :math:`A = \Sigma_x W \Sigma_z^{-1}` say how the matrices move with the
+    scores z = W x (Haufe et al., NeuroImage 2014, Eq. 6). Zero weights have none.
+
+    Args:
+      params: Factors and offsets for scaled matrices.
+      labelled: Scaled training matrices.
+      scaling: Their scaling.
+    """
+    x = np.asarray(labelled.x)
+    share = np.asarray(labelled.weights, np.float64)
+    z = np.einsum("nst,csr,ctr->nc", x, *params[:2], optimize=True).astype(np.float64)
+    z = z - share @ z
+    met = np.einsum("n,nc,nst->cst", share, z, x, optimize=True)  # W Sigma_x
+    inverse = np.linalg.pinv((z * share[:, None]).T @ z)  # Sigma_z^{-1}
+    found = np.einsum("dc,cst->dst", inverse, met) * scaling.size
+    return found.astype(x.dtype)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -78,6 +118,8 @@ class Classifier:
       row_names: Names of the s rows, or ().
       metadata: Summary of the fit, ready for JSON.
       versions: Versions of the packages that made it.
+      patterns: (m, s, t) forward model; see `BilinearClassifier`. None if the model is
+        of an earlier version.
     """
 
     classes: np.ndarray
@@ -87,6 +129,7 @@ class Classifier:
     row_names: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    patterns: np.ndarray | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -145,7 +188,7 @@ class Classifier:
           x: (n, s, t).
         """
         found = self._scores(x)
-        with self._precision():
+        with precision_of(self):
             if self.is_one_vs_all:  # in logarithms: sigmoids may all be 0 in float32
                 return np.asarray(jax.nn.softmax(jax.nn.log_sigmoid(found), axis=-1))
             return np.asarray(logistic.probabilities(jnp.asarray(found)))
@@ -184,6 +227,8 @@ class Classifier:
             "shift": self.scaling.shift,
             "size": self.scaling.size,
         }
+        if self.patterns is not None:
+            arrays["patterns"] = self.patterns
         extra = {f"{name}.png": picture for name, picture in pictures.items()}
         content = model_folder.Content(about, {"weights": arrays}, extra)
         model_folder.write(folder, KIND, content)
@@ -208,6 +253,7 @@ class Classifier:
                 row_names=tuple(about["row_names"]),
                 metadata=about["training"],
                 versions=about["versions"],
+                patterns=arrays.get("patterns"),
             )
 
     def _scores(self, x: np.ndarray) -> np.ndarray:
@@ -220,17 +266,13 @@ class Classifier:
             )
         size = max(1, min(len(x), _CHUNK // (x.shape[1] * x.shape[2])))
         found = []
-        with self._precision():
+        with precision_of(self):
             for begin in range(0, len(x), size):
                 part = self.scaling(x[begin : begin + size]).astype(self.dtype)
                 missing = size - len(part)  # one shape for all, so one program
                 part = np.pad(part, ((0, missing), (0, 0), (0, 0)))
                 found.append(np.asarray(_score(self.params, part)))
         return np.concatenate(found)[: len(x)]
-
-    def _precision(self) -> Any:
-        """The precision of the weights, whatever the process uses."""
-        return jax.enable_x64(self.dtype == np.float64)
 
 
 _score = jax.jit(bilinear_logit.scores)
@@ -256,6 +298,13 @@ def _check(folder: Path, arrays: Mapping[str, np.ndarray], row_names: Any) -> No
         raise ValueError("the scaling or the names of the rows")
     if not all(isinstance(name, str) for name in row_names):
         raise TypeError("the names of the rows")
+    if "patterns" in arrays:
+        check_arrays(folder, arrays, {"patterns": (num_sets, rows, columns)})
+
+
+def precision_of(held: np.ndarray | Classifier) -> Any:
+    """Return the context in which JAX keeps the precision of an array or a model."""
+    return jax.enable_x64(held.dtype == np.float64)
 
 
 def check_matrices(x: np.ndarray) -> np.ndarray:

@@ -28,9 +28,12 @@ from lowrank_jax.types import Learner
 __all__ = [
     "GRID",
     "Selection",
+    "classes_of",
     "cross_validate",
+    "figures",
     "fold_weights",
     "grid_points",
+    "merit",
     "select",
 ]
 
@@ -126,7 +129,9 @@ def cross_validate(
     start: str = "label",
     max_iterations: int = 500,
     chunk_size: int | None = None,
-    round_size: int = 25,
+    round_size: int | None = None,
+    ranks: np.ndarray | None = None,
+    sizes: np.ndarray | None = None,
     say: Callable[[str], None] | None = None,
     **settings: Any,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -141,8 +146,12 @@ def cross_validate(
       max_iterations: Largest number of sweeps of a fit.
       chunk_size: Number of fits at a time. None takes as many as keep their products
         in a cache (4 MB), at least 8: more of them wait longer for the slowest.
-      round_size: Number of sweeps between two looks at which fits have converged.
-        ``solver="minimise"`` needs few sweeps, each of them long: 1 or 2 suits it.
+      round_size: Number of sweeps between two looks at which fits have converged. None
+        takes 25, or 1 with ``solver="minimise"``, whose sweeps are few and long.
+      ranks: (num_points,) rank of each point, at most `rank`. None takes `rank`. The
+        columns above it start at zero, where they stay, so one program does all ranks.
+      sizes: (num_folds,) divisor of the matrices of each fold, or None for 1. Dividing
+        by c is the same as l1 strengths times c^(1/2) and squared strengths times c.
       say: Function that is called with a line of progress.
       **settings: Other fields of `bcpd.Settings`, strengths and penalties excepted.
 
@@ -151,6 +160,8 @@ def cross_validate(
       (by the last of them, should several folds hold it out), and the number of sweeps
       (num_points, num_folds).
     """
+    if round_size is None:
+        round_size = 1 if settings.get("solver") == "minimise" else 25
     checks.whole(rank=rank, max_iterations=max_iterations, round_size=round_size)
     idle = sorted({*NAMES, "left_penalty", "right_penalty"} & set(settings))
     if idle:
@@ -169,6 +180,13 @@ def cross_validate(
     dtype = labelled.x.dtype
     points, weights = np.asarray(points, dtype), np.asarray(weights, dtype)
     starts = _starts(labelled, weights, rank, start)
+    strengths = np.repeat(points, num_folds, axis=0)  # of each fit
+    if sizes is not None:
+        powers = np.asarray(sizes, dtype)[:, None] ** np.array([0.5, 1, 0.5, 1], dtype)
+        strengths = strengths * np.tile(powers, (len(points), 1))
+    is_column = np.ones((num_fits, rank), dtype)
+    if ranks is not None:
+        is_column = np.arange(rank) < np.repeat(ranks, num_folds)[:, None]
     numbers = {name: dtype.type(numbers[name]) for name in numbers if name not in NAMES}
     program = _program(fixed, round_size)
     states = _empty_states(chunk_size, labelled, starts)
@@ -191,8 +209,8 @@ def cross_validate(
         states, counts, has_ended, found = program(
             states,
             labelled._replace(weights=weights[folds]),
-            jax.tree.map(lambda part, folds=folds: part[folds], starts),
-            points[np.maximum(fits, 0) // num_folds],
+            _columns(starts, folds, is_column[np.maximum(fits, 0)]),
+            strengths[np.maximum(fits, 0)],
             is_fresh,
             left.astype(np.int32),
             numbers,
@@ -221,6 +239,13 @@ def _starts(labelled: Labelled, weights: jax.Array, rank: int, start: str) -> Pa
         return start_params(fold, rank=rank, start=start)
 
     return jax.vmap(one)(weights)
+
+
+def _columns(starts: Params, folds: np.ndarray, is_column: np.ndarray) -> Params:
+    """Return the start of each fit, with the columns that its rank has."""
+    here = jax.tree.map(lambda part: part[folds], starts)
+    kept = jnp.asarray(is_column, here.left.dtype)[:, None, None, :]
+    return here._replace(left=kept * here.left, right=kept * here.right)
 
 
 def _limited(learner: Learner) -> Learner:
@@ -299,7 +324,7 @@ def select(
     """
     if not ranks:
         raise InputError("`ranks` must name at least one rank.")
-    classes = _classes(labelled.targets)
+    classes = classes_of(labelled.targets)
     weights = fold_weights(classes, num_folds=num_folds, seed=seed)
     tried = []
     for rank in sorted(set(ranks)) if len(set(ranks)) > 1 else []:
@@ -308,8 +333,8 @@ def select(
         scores, _ = cross_validate(
             labelled, np.zeros((1, 4)), weights, rank=rank, say=say, **options
         )
-        tried.append({"rank": rank} | _figures(scores[0], classes))
-    best_rank = max(tried, key=_merit)["rank"] if tried else next(iter(ranks))
+        tried.append({"rank": rank} | figures(scores[0], classes))
+    best_rank = max(tried, key=merit)["rank"] if tried else next(iter(ranks))
     points = grid_points(GRID if grid is None else grid)
     if say is not None:
         say(f"rank {best_rank}, {len(points)} points on {num_folds} folds")
@@ -319,20 +344,21 @@ def select(
     rows = [
         {"rank": best_rank}
         | dict(zip(NAMES, map(float, point), strict=True))
-        | _figures(scores[i], classes)
+        | figures(scores[i], classes)
         | {"sweeps": float(sweeps[i].mean())}
         for i, point in enumerate(points)
     ]
-    best = max(rows, key=_merit)
+    best = max(rows, key=merit)
     settings = {name: best[name] for name in NAMES}
     return Selection(best_rank, settings, best["accuracy"], best["auc"], rows, tried)
 
 
-def _merit(row: dict[str, Any]) -> tuple[float, float]:
+def merit(row: dict[str, Any]) -> tuple[float, float]:
+    """Return the key by which the best row is found."""
     return row["accuracy"], 0.0 if row["auc"] is None else row["auc"]
 
 
-def _classes(targets: jax.Array) -> np.ndarray:
+def classes_of(targets: jax.Array) -> np.ndarray:
     """Return the class of each matrix, 0..m, from its targets."""
     marks = np.asarray(targets)
     if marks.shape[1] == 1:
@@ -340,7 +366,7 @@ def _classes(targets: jax.Array) -> np.ndarray:
     return np.where(marks.any(1), marks.argmax(1), marks.shape[1])
 
 
-def _figures(scores: np.ndarray, classes: np.ndarray) -> dict[str, Any]:
+def figures(scores: np.ndarray, classes: np.ndarray) -> dict[str, Any]:
     """Return accuracy and, for two classes, the area under the curve."""
     if scores.shape[1] == 1:
         found = (scores[:, 0] > 0).astype(int)
