@@ -10,13 +10,14 @@ import pytest
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli import main
-from lowrank_jax.estimators.classifier import selection
+from lowrank_jax.estimators.classifier import choosing, selection
 from lowrank_jax.report import classifier
 from tests.cli.conftest import listing
 from tests.cli.test_bad_input import refused
 
 #: One program for nearly all tests of this file.
-SET = ("--set", "max_iterations=40", "start=paper", "step=lemma", "mu1=0.01")
+PAPER = ("solver=proximal", "step=lemma", "start=paper", "mu2=0", "nu2=0")
+SET = ("--set", "max_iterations=40", *PAPER, "mu1=0.01")
 NAMES = np.array(["C3", "Cz", "C4", "O1"])
 
 
@@ -142,13 +143,14 @@ def test_cross_validation_chooses_reports_and_draws_a_path(
         monkeypatch.setattr(classifier, name, lambda *_, **__: b"")
     done = cli(
         *("fit", folder / "one.npz", "--cv", "2", "--rank", "1", "--json", "-"),
-        *("--model", tmp_path / "m", *SET, "nu1=0.001", "nu2=0"),
+        *("--model", tmp_path / "m", "--set", "mu1=0.01", "nu1=0.001", "nu2=0"),
     )
     assert done.status == 0, done.err
+    assert "chosen by cross-validation: rank 1, mu1 0.01, mu2" in done.err
     result = json.loads(done.out)
     rows = result["cv"]["rows"]
     assert {row["mu1"] for row in rows} == {0.01}  # what is given stays
-    assert len({row["mu2"] for row in rows}) == len(rows) == 2
+    assert len({row["mu2"] for row in rows}) == len(rows) == 4
     assert result["cv_accuracy"] == max(row["accuracy"] for row in rows)
     assert result["measured_on"] == "cv" and result["accuracy"] == result["cv_accuracy"]
     assert result["settings"]["mu2"] in {row["mu2"] for row in rows}
@@ -158,20 +160,23 @@ def test_cross_validation_chooses_reports_and_draws_a_path(
 def test_every_setting_of_the_fit_is_one_of_its_validation(fit, folder, monkeypatch):
     seen = {}
 
-    def select(labelled, **options):
+    def choose(*_, **options):
         seen.update(options)
         raise InputError("Seen.")
 
-    monkeypatch.setattr(selection, "select", select)
-    texts = ("growth=3", "least_constant=0.1", "scale_start=no", "start=paper")
+    monkeypatch.setattr(choosing, "choose", choose)
+    monkeypatch.setattr(selection, "select", choose)
+    texts = ("solver=proximal", "growth=3", "least_constant=0.1", "scale_start=no")
     refused(fit(folder / "one.npz", "--cv", "2", "--set", *texts), "Seen.")
     assert seen["growth"] == 3 and seen["least_constant"] == 0.1
-    assert seen["scale_start"] is False and seen["start"] == "paper"
-    assert (seen["tolerance"], seen["max_iterations"]) == (1e-3, 500)
-    texts = ("solver=minimise", "block_tolerance=0.1", "max_block_steps=9")
+    assert seen["scale_start"] is False and seen["solver"] == "proximal"
+    assert (seen["tolerance"], seen["max_iterations"]) == (1e-3, 1000)
+    texts = ("block_tolerance=0.1", "max_block_steps=9", "start=paper")
     refused(fit(folder / "one.npz", "--cv", "2", "--set", *texts), "Seen.")
-    assert seen["solver"] == "minimise" and seen["step"] == "backtracking"
+    assert seen["solver"] == "minimise" and seen["start"] == "paper"
     assert seen["block_tolerance"] == 0.1 and seen["max_block_steps"] == 9
+    refused(fit(folder / "one.npz", "--cv", "2", "--grid", "paper"), "Seen.")
+    assert (seen["solver"], seen["max_iterations"]) == ("proximal", 500)
 
 
 def test_strengths_that_leave_no_weight_are_told(cli, folder, tmp_path):

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import inspect
+import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,6 @@ _PAPER = {
     "solver": "proximal",
     "tolerance": 1e-3,
     "max_iterations": 500,
-    "block_tolerance": 1e-5,
 }
 _IN_PYTHON = (
     *("x", "y", "row_names", "sample_weight", "left_penalty", "right_penalty"),
@@ -37,8 +37,10 @@ def options() -> dict[str, inspect.Parameter]:
 
     parameters = inspect.signature(classifier.fit, eval_str=True).parameters
     found = {name: p for name, p in parameters.items() if name not in _IN_PYTHON}
-    usual = classifier.STRENGTHS | {"block_tolerance": classifier.BLOCK_TOLERANCE}
-    for name, value in usual.items():  # plain numbers where there is no other penalty
+    for (
+        name,
+        value,
+    ) in classifier.STRENGTHS.items():  # plain numbers where there is no other penalty
         found[name] = found[name].replace(default=value, annotation=float)
     return found
 
@@ -134,9 +136,11 @@ class LabelledMatrices:
             every = every | {"rank": chosen.rank} | chosen.settings
             self.chosen = chosen
         assert train.y is not None
-        self.done = done = classifier.fit(
-            train.x, train.y, row_names=train.names, **every
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", classifier.ZeroModel)  # `lines` tells it
+            self.done = done = classifier.fit(
+                train.x, train.y, row_names=train.names, **every
+            )
         self.scores = {"train": matrices.figures(done.classifier, train)}
         if self.chosen is not None:
             found = {"accuracy": self.chosen.accuracy, "auc": self.chosen.auc}

@@ -3,7 +3,6 @@
 from lowrank_jax.estimators.classifier.cross_validated import BilinearClassifierCV
 from lowrank_jax.estimators.classifier.estimator import BilinearClassifier
 from lowrank_jax.estimators.classifier.fitting import (
-    BLOCK_TOLERANCE,
     STRENGTHS,
     Classifier,
     Fit,
@@ -16,7 +15,6 @@ from lowrank_jax.estimators.classifier.fitting import (
 from lowrank_jax.estimators.classifier.path import StrengthPath, regularisation_path
 
 __all__ = [
-    "BLOCK_TOLERANCE",
     "STRENGTHS",
     "BilinearClassifier",
     "BilinearClassifierCV",

@@ -8,7 +8,7 @@ import numpy as np
 
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
-from lowrank_jax.estimators.classifier.fitting import complete, prepare
+from lowrank_jax.estimators.classifier.fitting import descent_of, prepare
 from lowrank_jax.estimators.classifier.model import (
     check_matrices,
     precision_of,
@@ -33,8 +33,8 @@ POINTS = np.array(
     [(l1, l2, l1, l2) for l2 in (0.1, 0.03, 0.01, 0.003) for l1 in (3e-3, 1e-3, 0.0)]
 )
 
-#: Tolerances of the fits. On `bci2_iv` tighter ones cost more and choose the same.
-LOOSE = {"tolerance": 1e-3, "block_tolerance": 1e-3}
+#: Tolerance of the fits. On `bci2_iv` a tighter one costs more and chooses the same.
+LOOSE = {"tolerance": 1e-3}
 
 
 def choose(
@@ -90,11 +90,14 @@ def choose(
         points[:, NAMES.index(name)] = value
     _, first = np.unique(points, axis=0, return_index=True)
     points = points[np.sort(first)]
-    blank = dict.fromkeys(("left_penalty", "right_penalty", *NAMES))
-    options = complete(
-        {"solver": "minimise", "block_tolerance": None} | blank | options
-    )
-    options = {k: v for k, v in options.items() if k not in blank}
+    given = descent_of({"solver": "minimise"} | LOOSE | options)
+    extra = {k: v for k, v in options.items() if k not in given._fields}
+    options = {k: getattr(given, k) for k in given._fields if k not in (*NAMES, "rank")}
+    for name in ("left_penalty", "right_penalty"):
+        if options.pop(name) is not None:
+            raise InputError(
+                f"`{name}` replaces what is chosen: leave it out."
+            )
     with precision_of(x):
         data = prepare(x, y, scale=scale, multi_class=multi_class)
         classes = classes_of(data.labelled.targets)
@@ -115,6 +118,7 @@ def choose(
             sizes=sizes,
             say=say,
             **options,
+            **extra,
         )
     rows = [
         {"rank": rank}

@@ -28,8 +28,8 @@ class BilinearClassifierCV(BilinearClassifier):
     All ranks, strengths and folds are fits of one compiled program
     (`selection.cross_validate`). The best is then fitted to all matrices. The settings
     are the arguments `ranks`, `grid`, `cv`, `scoring` and `seed` of `choosing.choose`,
-    and the settings of `BilinearClassifier` that are not chosen. The tolerances are ten
-    times the tolerances of `BilinearClassifier`, for the folds and for the last fit.
+    and the settings of `BilinearClassifier` that are not chosen. The tolerance is
+    1e-3, for the folds and for the last fit.
 
     Attributes:
       best_params_: Chosen rank, mu1, mu2, nu1, nu2.

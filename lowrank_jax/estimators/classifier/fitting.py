@@ -68,9 +68,6 @@ __all__ = [
 #: Strengths of the elastic net if neither a strength nor a penalty is given.
 STRENGTHS = {"mu1": 1e-3, "mu2": 1e-2, "nu1": 1e-3, "nu2": 1e-2}
 
-#: Tolerance of a block that ``solver="minimise"`` ends at if none is given.
-BLOCK_TOLERANCE = 1e-4
-
 _DESCENT = bcpd.Settings._fields
 _MULTI_CLASS = ("joint", "one-vs-all", "binary")
 
@@ -175,7 +172,7 @@ def fit(
       least_constant: Constant :math:`L_{\min}` of the backtracking and of the decrease
         that the trace is compared with.
       block_tolerance: Norm of the gradient mapping at which ``"minimise"`` ends a
-        block. None takes 1e-4.
+        block. None takes `tolerance`.
       max_block_steps: Largest number of steps of ``"minimise"`` per block.
       row_names: Names of the s rows, for pictures.
       sample_weight: (n,) weight of each matrix in the loss and in the scaling, zero or
@@ -270,10 +267,6 @@ def complete(settings: Mapping[str, Any]) -> dict[str, Any]:
         has_own = result["left_penalty" if name < "n" else "right_penalty"] is not None
         if result[name] is None:
             result[name] = 0.0 if has_own else usual
-    if result["block_tolerance"] is None:
-        is_used = result["solver"] == "minimise"
-        usual = bcpd.Settings._field_defaults["block_tolerance"]
-        result["block_tolerance"] = BLOCK_TOLERANCE if is_used else usual
     return result
 
 
@@ -328,10 +321,20 @@ def prepare(
     return Prepared(labelled, classes, scaling, is_one_vs_all)
 
 
+def descent_of(settings: Mapping[str, Any]) -> bcpd.Settings:
+    """Return the settings of the descent among the settings of `fit`."""
+    every = {k: v for k, v in settings.items() if k in _DESCENT}
+    if every.get("block_tolerance") is None:
+        every.pop("block_tolerance", None)
+        if every.get("solver") == "minimise" and every.get("tolerance"):
+            every["block_tolerance"] = every["tolerance"]
+    return bcpd.Settings(**every)
+
+
 def problem_of(data: Prepared, settings: Mapping[str, Any]) -> tuple:
     """Return the arguments of `solve`, checked."""
     checks.whole(max_iterations=settings["max_iterations"])
-    given = bcpd.Settings(**{k: v for k, v in settings.items() if k in _DESCENT})
+    given = descent_of(settings)
     given.check()
     height, width = data.labelled.x.shape[1:]
     if given.rank > min(height, width):

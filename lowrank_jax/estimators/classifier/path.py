@@ -62,7 +62,9 @@ def regularisation_path(
       **settings: Settings of `fit`, penalties excepted.
     """
     checks.whole(least=2, num_points=num_points)
-    defaults = {k: v for k, v in (fit.__kwdefaults__ or {}).items() if k != "row_names"}
+    beside = ("row_names", "sample_weight")
+    every = (fit.__kwdefaults__ or {}).items()
+    defaults = {name: value for name, value in every if name not in beside}
     unknown = sorted(set(settings) - set(defaults))
     if unknown:
         raise InputError(f"`{unknown[0]}` is not an argument of fit.")

@@ -23,6 +23,9 @@ SETTINGS = {
     "max_iterations": 60,
     "tolerance": 1e-6,
     "start": "paper",
+    "mu2": 0.0,
+    "nu2": 0.0,
+    "solver": "proximal",
     "step": "lemma",  # the shortest program to compile; its tests are elsewhere
 }
 
