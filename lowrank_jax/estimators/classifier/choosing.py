@@ -95,9 +95,7 @@ def choose(
     options = {k: getattr(given, k) for k in given._fields if k not in (*NAMES, "rank")}
     for name in ("left_penalty", "right_penalty"):
         if options.pop(name) is not None:
-            raise InputError(
-                f"`{name}` replaces what is chosen: leave it out."
-            )
+            raise InputError(f"`{name}` replaces what is chosen: leave it out.")
     with precision_of(x):
         data = prepare(x, y, scale=scale, multi_class=multi_class)
         classes = classes_of(data.labelled.targets)
