@@ -38,7 +38,11 @@ def test_topographies_need_as_many_channels_as_rows():
     x, y = trials()
     model = BilinearClassifier().fit(x, y)
     info = mne.create_info(["C3", "Cz", "C4", "Pz", "Fz"], 100.0, "eeg")
-    info.set_montage("standard_1020")
+    places = 0.09 * np.array(
+        [[-0.7, 0, 0.7], [0, 0, 1], [0.7, 0, 0.7], [0, -0.7, 0.7], [0, 0.7, 0.7]]
+    )
+    named = dict(zip(info["ch_names"], places, strict=True))
+    info.set_montage(mne.channels.make_dig_montage(named, coord_frame="head"))
     ((left, _),) = plots.patterns(model, info=info)
     assert left.images
     with pytest.raises(InputError, match="`info` must have 5 channels"):
