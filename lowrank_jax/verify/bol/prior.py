@@ -144,10 +144,9 @@ def _every_run(moves: np.ndarray, start: float) -> tuple[np.ndarray, np.ndarray]
 
 
 @proved(
-    "DR-B13",
+    "DR-B13: held out",
     "in expectation, held-out loss of mean W <= mean of l_t(W_{t-1}) of a first pass",
     prior.held_out_certificate,
-    "held out",
 )
 def _held_out(certify: Certify, effort: Effort) -> Iterator[Found]:
     certify = batched(certify)
