@@ -29,6 +29,12 @@ if TYPE_CHECKING:
         paths_to_words,
         smooth_maximum,
     )
+    from lowrank_jax.decode.scaled import (
+        BatchMarginals,
+        log_partition_batch,
+        marginals_batch,
+        safe_spread,
+    )
     from lowrank_jax.decode.scores import Path, Scores, allow_labels
     from lowrank_jax.decode.viterbi import best_path
     from lowrank_jax.decode.viterbi_batch import best_path_batch
@@ -38,6 +44,7 @@ _MODULES = {
     "forward_backward": "Marginals entropy log_partition marginals sample_path",
     "k_best": "Paths k_best_paths",
     "lattice_paths": "LatticePaths best_paths paths_to_words smooth_maximum",
+    "scaled": "BatchMarginals log_partition_batch marginals_batch safe_spread",
     "scores": "Path Scores allow_labels",
     "viterbi": "best_path",
     "viterbi_batch": "best_path_batch",

@@ -8,7 +8,7 @@ With :math:`Z = \sum_y e^{s(y)}` the distribution of a conditional random field 
 
 and each row of :math:`\alpha` and :math:`\beta` is shifted so that its exponentials sum
 to 1: then neither length nor scale of the scores costs precision, and :math:`\log Z` is
-the sum of the shifts of :math:`\alpha`. `batch.crf` has the scaled form, for a corpus.
+the sum of the shifts of :math:`\alpha`. `scaled` has the fast form for batches.
 """
 
 from typing import NamedTuple

@@ -2,7 +2,7 @@ r"""Forward-backward over a whole corpus in lanes: loss, and expected minus obse
 
 For a linear-chain conditional random field :math:`p(y \mid x) = e^{s(x, y)} / Z(x)` the
 gradient of :math:`-\log p` in the scores is the marginals less the true labels. The
-recursions run outside the logarithm, each position divided by its sum :math:`c_i`,
+recursions are as in `decode.scaled`, each position divided by its sum :math:`c_i`,
 
 .. math:: \alpha_i = e_i \odot (T \alpha_{i-1}) / c_i, \qquad
           \beta_{i-1} = T^\top (e_i \odot \beta_i) / c_i, \qquad
@@ -11,26 +11,21 @@ recursions run outside the logarithm, each position divided by its sum :math:`c_
 with :math:`e_i = \exp(U_i - \max U_i)`, :math:`T = \exp(P - \max P)` and
 :math:`s_i(y)` the score of the true pair: position by position nearly all of it
 cancels, so float32 does not see the difference of two large sums. Where a sentence
-begins :math:`\alpha` starts afresh.
-
-Range. All entries of T are positive, so :math:`c_i \ge e^{-d}` with d the spread
-max - min of the pairwise scores. The unary scores may have any spread. What underflows
-has less than :math:`S^2 e^{2d} t` of the mass, with t the smallest normal number. So
-nothing is lost while d is at most about 330 in float64 and 32 in float32
-(`safe_spread`). Beyond that `lax.cond` takes the same recursions in logarithms.
+begins :math:`\alpha` starts afresh. Beyond the range of the scaled form
+(`decode.safe_spread`) `lax.cond` takes the same recursions in logarithms.
 """
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 from jax.nn import logsumexp
 
+from lowrank_jax.decode import safe_spread
 from lowrank_jax.streams.lanes import Lanes
 
-__all__ = ["Expectations", "expectations", "safe_spread"]
+__all__ = ["Expectations", "expectations"]
 
 
 class Expectations(NamedTuple):
@@ -47,13 +42,6 @@ class _Found(NamedTuple):
     logs: jax.Array  # (num_steps, num_lanes)  terms of log Z
     unary: jax.Array  # (num_steps, num_lanes, S)  marginals
     pairwise: jax.Array  # marginals of pairs, without the start column
-
-
-def safe_spread(num_labels: int, dtype: jax.typing.DTypeLike) -> float:
-    """Return the greatest max - min of pairwise scores that the scaled form takes."""
-    info = jnp.finfo(dtype)
-    room = -np.log(float(info.tiny)) + np.log(float(info.eps)) - 2 * np.log(num_labels)
-    return float(room / 2)
 
 
 def expectations(unary: jax.Array, pairwise: jax.Array, lanes: Lanes) -> Expectations:

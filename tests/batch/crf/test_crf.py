@@ -12,9 +12,10 @@ from scipy.optimize import minimize
 from lowrank_jax import loops, streams
 from lowrank_jax.batch import crf
 from lowrank_jax.batch.crf import quasi_newton
-from lowrank_jax.batch.crf.expectations import expectations, safe_spread
+from lowrank_jax.batch.crf.expectations import expectations
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Sequences
+from lowrank_jax.decode import safe_spread
 from lowrank_jax.models import linear
 from tests.batch.references import Likelihood, parts, used, vector
 from tests.online.tasks import random_task
