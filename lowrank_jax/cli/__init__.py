@@ -28,6 +28,7 @@ COMMANDS = (
     "train",
     "tag",
     "eval",
+    "show",
     "fit",
     "predict",
     "rerank",
@@ -45,6 +46,7 @@ examples:
   lowrank-jax train bol --train train.txt --test test.txt --model chunker
   lowrank-jax tag chunker new.txt > tagged.txt
   lowrank-jax eval test.txt tagged.txt
+  lowrank-jax show chunker --html chunker.html
   lowrank-jax fit trials.npz --cv 5 --model eeg-model
   lowrank-jax predict eeg-model new-trials.npz --out predicted.csv
   lowrank-jax rerank train lists.jsonl --model reranker

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.cli import files, options, output
+from lowrank_jax.cli import files, options, output, unlabelled
 
 if TYPE_CHECKING:
     from lowrank_jax.data.corpus import Corpus
@@ -79,13 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
     if kind_of(arguments.model) == "word tagger":
         return _tag_words(arguments, path)
     tagger = Tagger.load(arguments.model)
-    if tagger.encoder_.template is None:
-        raise InputError(
-            f"{arguments.model} was trained on features given in Python, and a file "
-            "has none; use Tagger.load and predict."
-        )
-    corpus, sentence_of_line = _read(path, tagger.format)
-    tagger.encoder_.template.check_columns(len(corpus.columns), corpus.source)
+    corpus, sentence_of_line = unlabelled.read(path, tagger, arguments.model)
     if arguments.k_best is not None:
         _write_k_best(sys.stdout, tagger, corpus, arguments.k_best)
     elif arguments.marginals:
@@ -116,7 +110,7 @@ def _tag_words(arguments: argparse.Namespace, path: str) -> int:
                 f"gives its best labels alone; leave it out."
             )
     tagger = Speller.load(arguments.model)
-    corpus, _ = _read(path, "nettalk")
+    corpus, _ = unlabelled.read_format(path, "nettalk")
     unseen = tagger.unseen_letters(corpus)
     if unseen:
         output.note(
@@ -126,43 +120,6 @@ def _tag_words(arguments: argparse.Namespace, path: str) -> int:
         )
     write_conll(sys.stdout, corpus, [tagger.predict(corpus)])
     return 0
-
-
-def _read(path: str, file_format: str) -> tuple["Corpus", list[bool]]:
-    """Read text without labels; also tell which lines have a sentence."""
-    import numpy as np
-
-    from lowrank_jax import data
-    from lowrank_jax.data.characters import as_characters, code_points
-    from lowrank_jax.data.corpus import Corpus
-    from lowrank_jax.data.files import source_name
-
-    if file_format == "conll":
-        return data.read_conll(path, has_labels=False), []
-    lines = data.read_text(path).removesuffix("\n").split("\n")
-    if file_format == "nettalk":
-        lines = _letters_of(lines)
-    lines = ["".join(line.split()) for line in lines]
-    filled = [line for line in lines if line]
-    if not filled:
-        raise InputError(
-            f"{source_name(path)} holds no text; check that it is the right file."
-        )
-    characters = as_characters(code_points("".join(filled)))
-    offsets = np.cumsum([0, *map(len, filled)])
-    columns: tuple[Any, ...] = (characters,)
-    if file_format == "segmentation":
-        columns += data.character_columns(characters)
-    corpus = Corpus(columns, None, offsets, source_name(path))
-    return corpus, [bool(line) for line in lines]
-
-
-def _letters_of(lines: list[str]) -> list[str]:
-    """Take the letters alone if the lines come from a NETtalk file."""
-    if not any(line.count("\t") >= 2 for line in lines):
-        return lines
-    # A line of the header has no fields, or an empty one first.
-    return [line.split("\t")[0] for line in lines if line.count("\t") >= 2]
 
 
 def _write_words(

@@ -12,7 +12,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.data.corpus import Bags, Corpus, corpus_of
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.estimators import learners
-from lowrank_jax.estimators.tagger import small
+from lowrank_jax.estimators.tagger import inspection, small
 from lowrank_jax.estimators.tagger.model import TaggerModel
 from lowrank_jax.features import (
     AttributeEncoder,
@@ -247,6 +247,47 @@ class Tagger(TaggerModel):
         names, bounds = self.encoder_.labels, corpus.offsets.tolist()
         rows = [dict(zip(names, row, strict=True)) for row in result.tolist()]
         return [rows[a:b] for a, b in itertools.pairwise(bounds)]
+
+    def top_features(self, n: int = 10) -> dict[str, list[tuple[str, float]]]:
+        """Return the n strongest features of each label with their weights.
+
+        Args:
+          n: Number of features per label.
+        """
+        return inspection.top_features(self.encoder_, self._weights, n)
+
+    def transitions(self) -> dict[str, dict[str, float]]:
+        """Return the weight of each pair of labels: previous, then current label.
+
+        The previous label ``"<start>"`` is the place before the first token.
+        """
+        return inspection.transitions(self.encoder_.labels, self._weights)
+
+    def factors(self, feature: str) -> list[dict[str, Any]]:
+        """Return the two factors of a feature of a bilinear model, by rank.
+
+        Args:
+          feature: Name of the feature, as `top_features` has it.
+        """
+        return inspection.factors(self.encoder_, self._weights, feature)
+
+    def explain(self, sentence: Any) -> "list[inspection.Reason]":
+        """Return for each token its label, the rival label, and what decides.
+
+        Args:
+          sentence: One sentence: a list of tokens, or a corpus of one sentence.
+        """
+        corpus = _corpus(sentence if isinstance(sentence, Corpus) else [sentence])
+        if corpus.num_sentences != 1:
+            raise InputError(
+                f"`sentence` must be one sentence, got {corpus.num_sentences}; "
+                "take one with `take`."
+            )
+        tokens = list(zip(*(c.tolist() for c in corpus.columns), strict=True))
+        shown = [token[0] if len(token) == 1 else token for token in tokens]
+        return inspection.explain(
+            self.encoder_, self._weights, self._encode(corpus), shown
+        )
 
     @property
     def _spec(self) -> learners.Spec:

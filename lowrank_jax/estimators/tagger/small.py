@@ -13,7 +13,7 @@ import numpy as np
 
 from lowrank_jax.data.sequences import Sequences
 
-__all__ = ["best_paths", "is_small", "position_scores", "predict"]
+__all__ = ["best_paths", "is_small", "position_scores", "predict", "split"]
 
 Weights = Mapping[str, np.ndarray]
 
@@ -73,17 +73,13 @@ def position_scores(
     unary = np.zeros((len(ids), num_labels), dtype)
     pairs: np.ndarray | None = None
     if "table" in weights:
-        each = -(-(num_labels + 1) // 8) * 8  # `models.bilinear.stride`
-        rank = (weights["table"].shape[1] - num_labels) // (num_labels + each)
         for t in space.zero_order:
             unary += weights["table"][ids[:, t], :num_labels]
         pairs = np.zeros((len(ids), num_labels, num_labels + 1), dtype)
         for t in space.first_order:
-            rows = weights["table"][ids[:, t]]
-            for j in range(rank):
-                left = rows[:, num_labels * (1 + j) :][:, :num_labels]
-                right = rows[:, num_labels * (1 + rank) + each * j :]
-                pairs += left[:, :, None] * right[:, None, : num_labels + 1]
+            _, left, right = split(weights["table"][ids[:, t]], num_labels)
+            for j in range(left.shape[1]):
+                pairs += left[:, j, :, None] * right[:, j, None, :]
         pairs *= weights["scale"]
     elif "zero" in weights:
         for t in space.zero_order:
@@ -96,6 +92,20 @@ def position_scores(
     if shared is None:
         shared = np.zeros((num_labels, num_labels + 1), dtype)
     return unary, shared if pairs is None else pairs + shared
+
+
+def split(rows: np.ndarray, num_labels: int) -> tuple[np.ndarray, ...]:
+    """Take rows of a bilinear table apart, as `models.bilinear.split` does.
+
+    Returns:
+      ``(zero, left, right)``: (..., S), (..., rank, S) and (..., rank, S + 1).
+    """
+    lead, each = rows.shape[:-1], -(-(num_labels + 1) // 8) * 8
+    rank = (rows.shape[-1] - num_labels) // (num_labels + each)
+    ends = num_labels * (1 + rank)
+    left = rows[..., num_labels:ends].reshape(*lead, rank, num_labels)
+    right = rows[..., ends : ends + rank * each].reshape(*lead, rank, each)
+    return rows[..., :num_labels], left, right[..., : num_labels + 1]
 
 
 def best_paths(
