@@ -16,6 +16,7 @@ import numpy as np
 from jax import lax
 
 from lowrank_jax import checks
+from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.streams import sentences
 from lowrank_jax.streams.whole import Whole
@@ -176,7 +177,7 @@ def train(
       num_passes: Number of passes.
       on_pass: Function called after each pass.
     """
-    if isinstance(stream, Sequences):
+    if isinstance(stream, Sequences | Corpus):  # of a corpus an error says what to do
         stream = sentences.stream(stream)
     traces = []
     for done in passes(learner, stream, key=key, num_passes=num_passes):

@@ -10,10 +10,23 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import jax
+import jax.numpy as jnp
 
+from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Space
 
-__all__ = ["Learner", "Sentence", "Stream"]
+__all__ = ["Learner", "Sentence", "Stream", "check_dtype"]
+
+
+def check_dtype(dtype: Any) -> None:
+    """Raise `InputError` if JAX would give another type than the one asked for."""
+    wanted = jnp.dtype(dtype)
+    if jax.dtypes.canonicalize_dtype(wanted) != wanted:
+        raise InputError(
+            f"`dtype` {wanted.name} needs double precision, and it is off: call "
+            "jax.config.update('jax_enable_x64', True) before any computation, or take "
+            "dtype=float32."
+        )
 
 
 class Learner(NamedTuple):

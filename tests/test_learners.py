@@ -22,8 +22,17 @@ from lowrank_jax.batch.smm import fobos, smoothed
 from lowrank_jax.data import dense_task
 from lowrank_jax.data.bisymbols import Words
 from lowrank_jax.data.made.lists import reranking_task
+from lowrank_jax.linalg import mirror
 from lowrank_jax.models.tensor import Shape
-from lowrank_jax.online import bcd, bol, mira, perceptron, rerank, tensor_mira
+from lowrank_jax.online import (
+    bcd,
+    bol,
+    mira,
+    mirror_descent,
+    perceptron,
+    rerank,
+    tensor_mira,
+)
 from lowrank_jax.online.bol import dense
 from lowrank_jax.streams.matrices import label_matrices
 from tests.batch.smm import test_fobos as words
@@ -185,6 +194,16 @@ CASES = {
     "trigram_crf": Case(trigram_crf, SHORT_SEARCH, "strength", trigram_lattices, True),
     "trigram_perceptron": Case(
         trigram_perceptron, {}, "step_size", trigram_words, True
+    ),
+    "mirror_descent": Case(
+        mirror_descent, {"map": mirror.frobenius()}, "step_size", matrices
+    ),
+    "mirror_descent blocks": Case(
+        mirror_descent,
+        {"map": mirror.shifted(mirror.rank_k(2), 0.5)},
+        "step_size",
+        sentences,
+        True,
     ),
     "bol_dense exact": Case(dense, {}, "step_size", matrices),
     "bol_dense power": Case(

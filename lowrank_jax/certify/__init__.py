@@ -4,6 +4,7 @@
 and its bounds up to each round. `held_out` certifies the loss on sentences that the run
 has not seen; `losses` measures it. The first three take step size, variant and rank
 from the state of the run, and refuse a state, a trace, a key or data of another run.
+`mirror` certifies runs with any mirror map.
 """
 
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from lowrank_jax import lazy
 
 if TYPE_CHECKING:
-    from lowrank_jax.certify import comparator
+    from lowrank_jax.certify import comparator, mirror
     from lowrank_jax.certify.runs import (
         Certified,
         RunCertificate,
@@ -30,5 +31,5 @@ _MODULES = {
 }
 
 __all__, __getattr__, __dir__ = lazy.attach(
-    __name__, {"comparator": "comparator"} | lazy.table(_MODULES)
+    __name__, {"comparator": "comparator", "mirror": "mirror"} | lazy.table(_MODULES)
 )

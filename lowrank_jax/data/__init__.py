@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         fold_width,
     )
     from lowrank_jax.data.conll import read_conll, write_conll
-    from lowrank_jax.data.corpus import Corpus, encode, split_fraction
+    from lowrank_jax.data.corpus import Corpus, encode, split, split_fraction
     from lowrank_jax.data.files import open_text, read_bytes, read_text
     from lowrank_jax.data.list_files import (
         read_json_lists,
@@ -52,7 +52,7 @@ _MODULES = {
     "bisymbols": "BOUNDARY Alphabet Words alphabet_of encode_words hamming_accuracy",
     "characters": "CHARACTER_CLASSES character_classes character_columns fold_width",
     "conll": "read_conll write_conll",
-    "corpus": "Corpus encode split_fraction",
+    "corpus": "Corpus encode split split_fraction",
     "files": "open_text read_bytes read_text",
     "list_files": "read_json_lists read_svmlight_lists write_json_lists",
     "lists": "Lists drop_shared",

@@ -11,7 +11,7 @@ import numpy as np
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
 
-__all__ = ["Bags", "Corpus", "corpus_of", "encode", "split_fraction"]
+__all__ = ["Bags", "Corpus", "corpus_of", "encode", "split", "split_fraction"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +66,20 @@ class Corpus:
     def lengths(self) -> np.ndarray:
         """(num_sentences,) int64, number of tokens of each sentence."""
         return np.diff(self.offsets)
+
+    def __getitem__(self, which: slice | Sequence[int] | np.ndarray) -> "Corpus":
+        """Return the sentences of a slice, an array of indices or a boolean mask."""
+        if not isinstance(which, slice):
+            which = np.asarray(which)
+            is_mask = which.dtype == bool
+            if which.ndim != 1 or (is_mask and len(which) != self.num_sentences):
+                raise InputError(
+                    "A corpus is indexed by a slice, an array of indices or a mask of "
+                    f"{self.num_sentences} truths, got an array of shape {which.shape}."
+                )
+        if isinstance(which, slice) or which.dtype == bool:
+            which = np.arange(self.num_sentences)[which]
+        return self.take(which)
 
     def take(self, indices: Sequence[int] | np.ndarray) -> "Corpus":
         """Return the sentences with these indices, in this order.
@@ -206,6 +220,20 @@ def split_fraction(corpus: Corpus, fraction: float, seed: int) -> Corpus:
     Raises:
       InputError: If the fraction is not in range.
     """
+    return split(corpus, fraction, seed)[0]
+
+
+def split(corpus: Corpus, fraction: float, seed: int) -> tuple[Corpus, Corpus]:
+    """Return both parts of a random split: the share of `split_fraction`, the rest.
+
+    Args:
+      corpus: Corpus to split.
+      fraction: Share of the sentences in the first part, above 0 and up to 1.
+      seed: Seed of NumPy's default generator.
+
+    Raises:
+      InputError: If the fraction is not in range.
+    """
     if not 0 < fraction <= 1:
         raise InputError(
             f"`fraction` must be above 0 and at most 1, got {fraction}; it is a share "
@@ -214,7 +242,9 @@ def split_fraction(corpus: Corpus, fraction: float, seed: int) -> Corpus:
     checks.whole(least=0, seed=seed)
     order = np.random.default_rng(seed).permutation(corpus.num_sentences)
     num_taken = max(1, round(fraction * corpus.num_sentences))
-    return corpus.take(np.sort(order[:num_taken]))
+    return tuple(  # type: ignore[return-value]
+        corpus.take(np.sort(part)) for part in (order[:num_taken], order[num_taken:])
+    )
 
 
 def encode(strings: Iterable[str] | np.ndarray) -> tuple[np.ndarray, list[str]]:

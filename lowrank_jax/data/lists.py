@@ -8,6 +8,7 @@ candidates.
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from lowrank_jax.checks import InputError
 __all__ = [
     "LISTS_AT_ONCE",
     "Lists",
+    "check_lists",
     "drop_shared",
     "oracle",
     "remap",
@@ -53,6 +55,80 @@ class Lists:
     quality: np.ndarray
     num_features: int
 
+    @classmethod
+    def from_dense(
+        cls,
+        x: Any,
+        quality: Any,
+        *,
+        sizes: tuple[int, ...] | None = None,
+        fastest: str = "first",
+    ) -> "Lists":
+        """Make lists of dense features, and check them. Zeros are left out.
+
+        Args:
+          x: Features of the candidates, (num_lists, num_candidates, V), or one
+            (num_candidates, V) array per list. In place of V the array may have the
+            axes of a tensor, (n_1, ..., n_D); the cells are then numbered as
+            `models.tensor` does, first index fastest.
+          quality: Qualities in 0..1, (num_lists, num_candidates) or one array per list.
+            NaN means unknown.
+          sizes: Mode sizes (n_1, ..., n_D) of flat features, V in all, if they are the
+            cells of a tensor. Needed with ``fastest="last"``.
+          fastest: Index that runs fastest along V: ``"first"``, as in `models.tensor`,
+            or ``"last"``, as NumPy flattens an array. The lists have the order of
+            `models.tensor` in both cases.
+
+        Raises:
+          InputError: If an array does not fit, with the list and the value.
+        """
+        checks.choice(("first", "last"), fastest=fastest)
+        arrays = [np.asarray(part, np.float32) for part in x]
+        qualities = [np.asarray(part, np.float32) for part in quality]
+        shapes = {part.shape[1:] for part in arrays}
+        if len(shapes) != 1 or () in shapes:
+            raise InputError(
+                "`x` must hold one array (num_candidates, V) per list, all with the "
+                f"same V, got {sorted(shapes)}."
+            )
+        (shape,) = shapes
+        if fastest == "last" and (sizes is None or len(shape) != 1):
+            raise InputError(
+                "`fastest='last'` needs flat features and the `sizes` of the tensor, "
+                f"got features of shape {shape} and sizes={sizes}."
+            )
+        num_features = int(np.prod(shape))
+        if sizes is not None and int(np.prod(sizes)) != num_features:
+            raise InputError(
+                f"`sizes` must have the product {num_features}, the number of "
+                f"features, got {sizes}."
+            )
+        cells = np.arange(num_features)
+        if fastest == "last":
+            assert sizes is not None
+            cells = cells.reshape(sizes, order="F").ravel()
+        elif len(shape) > 1:  # `ravel` below has the last index fastest
+            cells = cells.reshape(shape, order="F").ravel()
+        if [len(part) for part in arrays] != [len(part) for part in qualities]:
+            raise InputError(
+                "`quality` must have one number per candidate of `x`, got "
+                f"{[len(part) for part in qualities][:9]} for "
+                f"{[len(part) for part in arrays][:9]} candidates."
+            )
+        flat = np.concatenate([part.reshape(len(part), -1) for part in arrays])
+        owner, column = np.nonzero(flat)
+        counts = np.bincount(owner, minlength=len(flat))
+        made = cls(
+            feature_ids=cells[column].astype(np.int32),
+            values=flat[owner, column],
+            candidate_offsets=_ends(counts),
+            list_offsets=_ends([len(part) for part in arrays]),
+            quality=np.concatenate([part.ravel() for part in qualities]),
+            num_features=num_features,
+        )
+        check_lists(made)
+        return made
+
     @property
     def num_lists(self) -> int:
         """Number of lists."""
@@ -67,6 +143,42 @@ class Lists:
     def num_entries(self) -> int:
         """Number of (feature, value) pairs in all candidates."""
         return int(self.feature_ids.shape[0])
+
+
+def _ends(counts: Any) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+
+
+def check_lists(lists: Any) -> None:
+    """Raise `InputError` unless these are lists whose arrays fit each other."""
+    if not isinstance(lists, Lists):
+        raise InputError(
+            f"`lists` must be Lists, got a {type(lists).__name__}: see "
+            "data.lists.Lists.from_dense."
+        )
+    ids, quality = np.asarray(lists.feature_ids), np.asarray(lists.quality)
+    for name, array, least, most in (
+        ("feature_ids", ids, 0, lists.num_features),
+        ("quality", quality, 0, 1),
+    ):
+        is_bad = (array < least) | (array > most)  # NaN is neither
+        if is_bad.any():
+            place = int(is_bad.argmax())
+            row = place
+            if name == "feature_ids":
+                ends = lists.candidate_offsets
+                row = int(np.searchsorted(ends, place, side="right") - 1)
+            of = int(np.searchsorted(lists.list_offsets, row, side="right") - 1)
+            raise InputError(
+                f"`{name}` must lie in {least}..{most}, got {array[place]} at "
+                f"candidate {row - lists.list_offsets[of]} of list {of}, from 0."
+            )
+    values = np.asarray(lists.values)
+    if not np.isfinite(values).all():
+        place = int((~np.isfinite(values)).argmax())
+        raise InputError(
+            f"`values` must be finite, got {values[place]} at entry {place}."
+        )
 
 
 def oracle(lists: Lists) -> np.ndarray:

@@ -1,10 +1,13 @@
 """A corpus after `features`: flat arrays over all tokens."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
-__all__ = ["Sequences", "Space"]
+from lowrank_jax.checks import InputError
+
+__all__ = ["Sequences", "Space", "check_sequences"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +55,81 @@ class Sequences:
     offsets: np.ndarray
     space: Space
 
+    @classmethod
+    def from_arrays(
+        cls,
+        ids: np.ndarray,
+        labels: np.ndarray | None,
+        lengths: np.ndarray,
+        orders: tuple[str, ...],
+        *,
+        num_features: int | None = None,
+        num_labels: int | None = None,
+        has_transitions: bool = False,
+    ) -> "Sequences":
+        """Make a corpus of integer arrays, and check it.
+
+        Args:
+          ids: (num_tokens, num_templates) integers in 0..K, the sentences end to end.
+            Or padded, (num_sentences, longest, num_templates).
+          labels: Integers in 0..S-1 in the shape of `ids` without its last axis; -1
+            for an unknown label. None if all are unknown.
+          lengths: (num_sentences,) number of tokens of each sentence.
+          orders: One word per template, as in `Space`.
+          num_features: K. None takes the largest id plus 1. Give the K of the training
+            data for other data.
+          num_labels: S. None takes the largest label plus 1.
+          has_transitions: True adds a weight per pair of labels.
+
+        Raises:
+          InputError: If an array does not fit, with the row and the value.
+        """
+        ids, lengths = np.asarray(ids), np.asarray(lengths)
+        if labels is None:
+            labels = np.full(ids.shape[:-1], -1, np.int32)
+        labels = np.asarray(labels)
+        for name, array in (("ids", ids), ("labels", labels), ("lengths", lengths)):
+            if not np.issubdtype(array.dtype, np.integer):
+                raise InputError(f"`{name}` must hold integers, got {array.dtype}.")
+        if ids.ndim not in (2, 3) or labels.shape != ids.shape[:-1]:
+            raise InputError(
+                "`ids` must have shape (num_tokens, num_templates) or (num_sentences, "
+                "longest, num_templates) and `labels` the same without the last axis, "
+                f"got {ids.shape} and {labels.shape}."
+            )
+        if lengths.ndim != 1 or (lengths < 0).any():
+            raise InputError(
+                "`lengths` must be one row of numbers that are 0 or more, got "
+                f"{lengths.tolist()[:9]}."
+            )
+        if ids.ndim == 3:
+            if len(lengths) != len(ids) or (lengths > ids.shape[1]).any():
+                raise InputError(
+                    f"`lengths` must be {len(ids)} numbers of at most {ids.shape[1]}, "
+                    f"the padded length, got {lengths.tolist()[:9]}."
+                )
+            is_inside = np.arange(ids.shape[1]) < lengths[:, None]
+            ids, labels = ids[is_inside], labels[is_inside]
+        if lengths.sum() != len(ids):
+            raise InputError(
+                f"`lengths` must add up to the {len(ids)} rows of `ids`, got "
+                f"{lengths.sum()}."
+            )
+        if num_features is None:
+            num_features = int(ids.max(initial=0)) + 1
+        if num_labels is None:
+            num_labels = int(labels.max(initial=0)) + 1
+        space = Space(num_features, num_labels, tuple(orders), has_transitions)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        made = cls(
+            ids.astype(np.int32),
+            labels.astype(np.int32),
+            offsets.astype(np.int32),
+            space,
+        )
+        check_sequences(made)
+        return made
+
     @property
     def num_sentences(self) -> int:
         """Number of sentences."""
@@ -61,3 +139,44 @@ class Sequences:
     def num_tokens(self) -> int:
         """Number of tokens in all sentences."""
         return int(self.feature_ids.shape[0])
+
+
+def check_sequences(sequences: Any) -> None:
+    """Raise `InputError` unless this is a corpus of ids that fits its own space."""
+    if not isinstance(sequences, Sequences):
+        name = type(sequences).__name__
+        hints = {
+            "Corpus": "encode it with features.Encoder",
+            "Stream": "it lies on the device already, so use it as it is",
+        }
+        hint = hints.get(name, "see data.sequences.Sequences.from_arrays")
+        raise InputError(f"`sequences` must be Sequences of ids, got a {name}: {hint}.")
+    space = sequences.space
+    if sequences.feature_ids.shape[1:] != (len(space.orders),):
+        raise InputError(
+            f"`feature_ids` must have {len(space.orders)} columns, one per template of "
+            f"`orders`, got shape {sequences.feature_ids.shape}."
+        )
+    for order in space.orders:
+        if order not in ("0", "1", "01", ""):
+            raise InputError(f"`orders` must hold '0', '1' or '01', got {order!r}.")
+    offsets = np.asarray(sequences.offsets)
+    num_tokens = sequences.num_tokens
+    is_bad = np.append(np.diff(offsets) < 0, offsets[-1] > num_tokens)
+    if is_bad.any() or offsets[0] != 0:
+        place = int(is_bad.argmax()) if is_bad.any() else 0
+        raise InputError(
+            f"`offsets` must ascend from 0 to at most {num_tokens}, the number of "
+            f"tokens, got {offsets[place]} at row {place}."
+        )
+    for name, array, least, most, what in (
+        ("feature_ids", sequences.feature_ids, 0, space.num_features, "features"),
+        ("labels", sequences.labels, -1, space.num_labels - 1, "labels less one"),
+    ):
+        array = np.asarray(array)
+        if array.size and not least <= array.min() <= array.max() <= most:
+            at = tuple(np.argwhere((array < least) | (array > most))[0].tolist())
+            raise InputError(
+                f"`{name}` must lie in {least}..{most}, the number of {what}, got "
+                f"{array[at]} at row {at[0]}."
+            )

@@ -7,6 +7,7 @@ from lowrank_jax import lazy
 if TYPE_CHECKING:
     from lowrank_jax.linalg import (
         max_tree,
+        mirror,
         norms,
         overlapped,
         penalties,
@@ -27,6 +28,7 @@ __all__, __getattr__, __dir__ = lazy.attach(
         "Subspace": "power_iteration:Subspace",
         "leading_subspace": "power_iteration:leading_subspace",
         "max_tree": "max_tree",
+        "mirror": "mirror",
         "norms": "norms",
         "orthonormalise": "power_iteration:orthonormalise",
         "overlapped": "overlapped",

@@ -47,7 +47,8 @@ class Shape(NamedTuple):
     """Sizes of a tensor model: static and hashable.
 
     Attributes:
-      sizes: (n_1, ..., n_D).
+      sizes: (n_1, ..., n_D). Cells are numbered with the first index fastest, the order
+        of Fortran, not of NumPy. `Lists.from_dense` takes features in either order.
       num_components: H.
     """
 

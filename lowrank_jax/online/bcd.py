@@ -50,7 +50,7 @@ from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import best_path
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import mistakes
-from lowrank_jax.types import Learner, Sentence
+from lowrank_jax.types import Learner, Sentence, check_dtype
 
 __all__ = ["Info", "State", "final_params", "learner"]
 
@@ -111,6 +111,7 @@ def learner(
     checks.choice(("factors", "none"), averaging=averaging)
 
     def init(key: jax.Array, example: Sentence) -> State:
+        check_dtype(dtype)
         del key  # nothing is random
         space = example.space
         if not space.first_order:

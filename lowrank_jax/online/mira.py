@@ -24,7 +24,7 @@ from lowrank_jax.decode import best_path, hamming_cost
 from lowrank_jax.models import linear
 from lowrank_jax.online import mistakes, perceptron
 from lowrank_jax.online.perceptron import State, final_params
-from lowrank_jax.types import Learner, Sentence
+from lowrank_jax.types import Learner, Sentence, check_dtype
 
 __all__ = ["Info", "State", "final_params", "learner"]
 
@@ -69,6 +69,7 @@ def learner(
     base = perceptron.learner(averaging=averaging, dtype=dtype)
 
     def init(key: jax.Array, example: Sentence) -> State:
+        check_dtype(dtype)
         return base.init(key, example)._replace(
             step_size=None
         )  # each round has its own

@@ -21,7 +21,7 @@ from lowrank_jax import checks
 from lowrank_jax.decode import Scores, best_path
 from lowrank_jax.models import linear
 from lowrank_jax.online import mistakes
-from lowrank_jax.types import Learner, Sentence
+from lowrank_jax.types import Learner, Sentence, check_dtype
 
 __all__ = ["Info", "State", "average", "final_params", "learner"]
 
@@ -79,6 +79,7 @@ def learner(
         checks.choice(("predicted", "squared_norm", "curvature"), record=name)
 
     def init(key: jax.Array, example: Sentence) -> State:
+        check_dtype(dtype)
         del key  # nothing is random: the start is zero
         return State(
             params=linear.zeros(example.space, dtype),

@@ -29,7 +29,7 @@ from lowrank_jax import checks
 from lowrank_jax.linalg.gather import read
 from lowrank_jax.models import candidates
 from lowrank_jax.streams.lists import Candidates
-from lowrank_jax.types import Learner
+from lowrank_jax.types import Learner, check_dtype
 
 __all__ = ["Info", "State", "final_params", "learner"]
 
@@ -96,6 +96,7 @@ def learner(
         )
 
     def init(key: jax.Array, example: Candidates) -> State:
+        check_dtype(dtype)
         del key  # nothing is random: the start is zero
         size = example.num_features + 1
         return State(

@@ -41,7 +41,7 @@ from lowrank_jax.linalg.gather import read
 from lowrank_jax.models import candidates, tensor
 from lowrank_jax.models.tensor import Params, Shape
 from lowrank_jax.streams.lists import Candidates
-from lowrank_jax.types import Learner
+from lowrank_jax.types import Learner, check_dtype
 
 __all__ = ["Info", "State", "final_params", "learner"]
 
@@ -115,7 +115,8 @@ def learner(
     `data.lists.remap` and `features.mapping`.
 
     Args:
-      shape: Mode sizes and number of components. Static.
+      shape: Mode sizes and number of components. Feature ids are cells with the first
+        index fastest (`models.tensor.Shape`). Static.
       step: ``"paper"``, ``"exact"`` or ``"bcd"``.
       max_step_size: :math:`C`, positive. May be traced.
       num_sweeps: Number of sweeps over all vectors per round. Static.
@@ -154,6 +155,7 @@ def learner(
     num_components, order = shape.num_components, shape.order
 
     def init(key: jax.Array, example: Candidates) -> State:
+        check_dtype(dtype)
         if example.num_features != shape.num_cells:
             raise checks.InputError(
                 f"`shape` has {shape.num_cells} cells, and the lists have "

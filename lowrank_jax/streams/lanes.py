@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowrank_jax import checks
-from lowrank_jax.data.sequences import Sequences, Space
+from lowrank_jax.data.sequences import Sequences, Space, check_sequences
 from lowrank_jax.linalg.gather_sum import SumPlan, plan_sums
 
 __all__ = ["Lanes", "lanes"]
@@ -61,6 +61,7 @@ def lanes(sequences: Sequences, *, num_lanes: int = 256) -> Lanes:
       InputError: If a label is not known or there is no token at all.
     """
     checks.whole(num_lanes=num_lanes)
+    check_sequences(sequences)
     offsets = np.asarray(sequences.offsets, np.int64)
     labels = np.asarray(sequences.labels, np.int32)
     unknown = np.flatnonzero(labels < 0)

@@ -16,7 +16,7 @@ from jax import lax
 
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
-from lowrank_jax.data.lists import LISTS_AT_ONCE, Lists, run_starts
+from lowrank_jax.data.lists import LISTS_AT_ONCE, Lists, check_lists, run_starts
 
 __all__ = ["FEATURES", "ROWS", "WIDTH", "Candidates", "Stream", "stream"]
 
@@ -147,6 +147,7 @@ def stream(lists: Lists, *, width: int = WIDTH) -> Stream:
       width: Entries in a row. Wider rows suit candidates with more features.
     """
     checks.whole(width=width)
+    check_lists(lists)
     of_lists = np.asarray(lists.list_offsets, np.int64)
     counts = np.diff(of_lists)
     if (counts == 0).any():

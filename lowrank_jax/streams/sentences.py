@@ -18,7 +18,7 @@ import numpy as np
 from jax import lax
 
 from lowrank_jax import checks
-from lowrank_jax.data.sequences import Sequences, Space
+from lowrank_jax.data.sequences import Sequences, Space, check_sequences
 from lowrank_jax.types import Sentence
 
 __all__ = ["POSITIONS", "Stream", "add_window", "fill", "stream", "window_of"]
@@ -85,11 +85,13 @@ def stream(sequences: Sequences, *, window: int | None = None) -> Stream:
       window: Length of a window, at least the length of the longest sentence, which
         None takes.
     """
+    check_sequences(sequences)
     offsets = np.asarray(sequences.offsets)
     lengths = np.diff(offsets)
     longest = int(lengths.max(initial=1))
     if window is None:
         window = longest
+    checks.whole(window=window)
     if window < longest:
         raise checks.InputError(
             f"`window` must be at least {longest}, the longest sentence, got {window}."
@@ -171,6 +173,11 @@ def fill(
       Arrays of leading axis `window`. Rows beyond the length are 0 or hold the scores
       of padding.
     """
+    if ids.shape[0] % POSITIONS:
+        raise checks.InputError(
+            f"The window of a sentence must be a multiple of {POSITIONS}, got "
+            f"{ids.shape[0]}: pad `feature_ids` with the id K (see `window_of`)."
+        )
     num_steps = (length + POSITIONS - 1) // POSITIONS
     group = jax.ShapeDtypeStruct((POSITIONS, *ids.shape[1:]), ids.dtype)
     buffers = jax.tree.map(

@@ -84,10 +84,20 @@ def mini_batches(text):
     assert steps == 200 and right > 70
 
 
+def research(text):
+    pattern = r"regret ([-\d.]+), certificate ([\d.]+), bound ([\d.]+) True"
+    found = numbers(pattern, text)
+    assert found == sorted(found)
+    for name, share in (("CRF", 0.2), ("layer", 0.1)):
+        first, last = numbers(rf"{name}: loss ([\d.]+) at the .*, ([\d.]+) after", text)
+        assert last < share * first
+
+
 PAGES = {
     "accelerators.md": accelerators,
     "papers/smm.md": mini_batches,
     "quickstart.md": quickstart,
+    "research.md": research,
     "adding-a-learner.md": adding_a_learner,
     "theory.md": theory,
     "tutorials/bol.md": bol,

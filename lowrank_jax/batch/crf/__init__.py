@@ -34,7 +34,7 @@ from lowrank_jax.batch.crf.expectations import expectations
 from lowrank_jax.linalg.gather_sum import sum_rows
 from lowrank_jax.models import linear
 from lowrank_jax.streams.lanes import Lanes
-from lowrank_jax.types import Learner
+from lowrank_jax.types import Learner, check_dtype
 
 __all__ = [
     "Info",
@@ -96,6 +96,7 @@ def learner(
     solver = quasi_newton.smooth_solver(memory_size, max_evaluations)
 
     def init(key: jax.Array, lanes: Lanes) -> State:
+        check_dtype(dtype)
         del key  # nothing is random: the start is zero
         params = linear.zeros(lanes.space, dtype)
         if penalty == "l1":

@@ -38,7 +38,7 @@ from lowrank_jax.batch.smm import splitting
 from lowrank_jax.batch.smm.penalties import lower_bound
 from lowrank_jax.models import hankel
 from lowrank_jax.streams.words import Lattice
-from lowrank_jax.types import Learner
+from lowrank_jax.types import Learner, check_dtype
 
 __all__ = ["Info", "State", "final_params", "learner"]
 
@@ -146,6 +146,7 @@ def learner(
     schedule = splitting.inverse_root(step_size)
 
     def init(key: jax.Array, lattice: Lattice) -> State:
+        check_dtype(dtype)
         zeros = hankel.zeros(blocks, lattice.num_symbols, dtype)
         zero = jnp.zeros((), dtype)
         return State(

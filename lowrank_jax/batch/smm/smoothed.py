@@ -36,7 +36,7 @@ from lowrank_jax.batch.smm.hinge import hinge_loss, smoothed_hinge
 from lowrank_jax.batch.smm.penalties import Proximal, lower_bound
 from lowrank_jax.models import hankel
 from lowrank_jax.streams.words import Lattice
-from lowrank_jax.types import Learner
+from lowrank_jax.types import Learner, check_dtype
 
 __all__ = ["Info", "State", "final_params", "learner"]
 
@@ -132,6 +132,7 @@ def learner(
     checks.whole(max_trials=max_trials)
 
     def init(key: jax.Array, lattice: Lattice) -> State:
+        check_dtype(dtype)
         zeros = hankel.zeros(blocks, lattice.num_symbols, dtype)
         return State(
             params=zeros,

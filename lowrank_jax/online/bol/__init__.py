@@ -36,7 +36,7 @@ from lowrank_jax.online.bol import block as bol_block
 from lowrank_jax.online.bol import curvature, maps, paper, paper_global
 from lowrank_jax.online.bol.average import final_params
 from lowrank_jax.online.bol.state import State, variant_of
-from lowrank_jax.types import Learner, Sentence
+from lowrank_jax.types import Learner, Sentence, check_dtype
 
 __all__ = ["Info", "State", "final_params", "learner", "variant_of"]
 
@@ -149,6 +149,7 @@ def learner(
         )
 
     def init(key: jax.Array, example: Sentence) -> State:
+        check_dtype(dtype)
         prior = jnp.asarray(start, dtype)
         if num_power_steps == 0:
             checks.at_most(16, num_labels=example.space.num_labels)

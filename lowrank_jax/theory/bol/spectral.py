@@ -10,6 +10,13 @@ statement is a function of one problem; `vmap` takes many. Blocks are in
 import jax
 import jax.numpy as jnp
 
+from lowrank_jax.linalg.mirror import (
+    conjugate,
+    singular_values,
+    support_norm_squared,
+    support_spectrum,
+)
+from lowrank_jax.linalg.mirror import top_of as mirror_map
 from lowrank_jax.linalg.norms import nonzero, norm
 from lowrank_jax.theory.certificate import Certificate, at_most, equal
 
@@ -31,33 +38,6 @@ __all__ = [
     "support_norm_squared",
     "unit_loss_certificate",
 ]
-
-
-def singular_values(matrix: jax.Array) -> jax.Array:
-    """Return the singular values, largest first."""
-    return jnp.linalg.svd(matrix, compute_uv=False)
-
-
-def conjugate(theta: jax.Array, *, rank: int = 1) -> jax.Array:
-    r"""Return :math:`F_k^*(\Theta) = \frac12\sum_{i\le k}\sigma_i^2` (BOL-P1, DR-B5).
-
-    Args:
-      theta: (m, n).
-      rank: k, at least 1. Static.
-    """
-    top = singular_values(theta)[:rank]
-    return (top * top).sum() / 2
-
-
-def mirror_map(theta: jax.Array, *, rank: int = 1) -> jax.Array:
-    r"""Return :math:`\sum_{i\le k}\sigma_iu_iv_i^\top`, a subgradient (BOL-P2).
-
-    Args:
-      theta: (m, n).
-      rank: k, at least 1. Static.
-    """
-    left, values, right = jnp.linalg.svd(theta, full_matrices=False)
-    return (left[:, :rank] * values[None, :rank]) @ right[:rank]
 
 
 def conjugate_certificate(
@@ -167,34 +147,8 @@ def support_maximiser(weights: jax.Array, *, rank: int = 1) -> jax.Array:
       rank: k. Static.
     """
     left, values, right = jnp.linalg.svd(weights, full_matrices=False)
-    spectrum, _ = _support(values, rank)
+    spectrum, _ = support_spectrum(values, rank)
     return (left * spectrum[None]) @ right
-
-
-def support_norm_squared(weights: jax.Array, *, rank: int = 1) -> jax.Array:
-    r"""Return the squared spectral k-support norm; k = 1: the squared trace norm.
-
-    Args:
-      weights: (m, n).
-      rank: k. Static.
-    """
-    return 2 * _support(singular_values(weights), rank)[1]
-
-
-def _support(values: jax.Array, rank: int) -> tuple[jax.Array, jax.Array]:
-    """Return the best spectrum for a linear form, and its gain, of k candidates."""
-    size = values.shape[0]
-    rank = min(rank, size)
-    spectra = []
-    for head in range(rank):  # head = k - r - 1 values stay
-        level = values[head:].sum() / (rank - head)
-        tail = jnp.full((size - head,), level, values.dtype)
-        spectra.append(jnp.concatenate([values[:head], tail]))
-    stacked = jnp.stack(spectra)
-    top = -jnp.sort(-stacked, axis=1)[:, :rank]
-    gains = stacked @ values - (top * top).sum(1) / 2
-    best = gains.argmax()
-    return stacked[best], gains[best]
 
 
 def biconjugate_certificate(
@@ -220,7 +174,7 @@ def biconjugate_certificate(
     product = jnp.vdot(weights, theta)
     cost = conjugate(theta, rank=rank)
     values = singular_values(weights)
-    true = _support(values, rank)[1]
+    true = support_spectrum(values, rank)[1]
     bound = jnp.where(is_printed, values[0] ** 2 / 2, true)
     return at_most(product - cost, bound, scale=jnp.abs(product) + cost)
 
