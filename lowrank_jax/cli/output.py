@@ -56,6 +56,8 @@ def describe_pass(entry: dict[str, Any]) -> str:
     for name in ("loss", "objective"):
         if name in entry:
             parts.append(f"{name} {entry[name]:.6g}")
+    if "dev" in entry:
+        parts.append(f"dev F1 {entry['dev']:.2f}")
     if entry.get("converged"):
         parts.append("converged")
     seconds = max(entry["seconds"], 1e-9)

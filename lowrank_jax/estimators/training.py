@@ -50,6 +50,12 @@ class Job(NamedTuple):
       keep_traces: If true, the trace of each pass is kept, for a certificate.
       every: Number of rounds between two calls of `on_rounds` within a pass.
       on_rounds: Function of the state; what it returns goes into the history.
+      final: Function from a state to a model, if `judge` is given.
+      judge: Score of a model on held-out data. The best model is kept.
+      patience: Number of passes without a better score after which the run ends; None
+        runs all passes.
+      start: State to begin with; None begins anew.
+      num_before: Number of passes that led to `start`, which decides the shuffles.
     """
 
     learner: Learner
@@ -65,6 +71,11 @@ class Job(NamedTuple):
     keep_traces: bool = False
     every: int | None = None
     on_rounds: Callable[[Any], dict[str, Any]] | None = None
+    final: Callable[[Any], Any] | None = None
+    judge: Callable[[Any], float] | None = None
+    patience: int | None = None
+    start: Any = None
+    num_before: int = 0
 
     @property
     def is_batch(self) -> bool:
@@ -81,6 +92,7 @@ class Outcome(NamedTuple):
       compile_seconds: Duration of the compilation in all runs that led here.
       stopped_by: Number of the signal that ended the run early, else None.
       traces: Trace of each pass, on the host, if the job keeps traces.
+      best: Model of the pass with the best score, if the job has a judge.
     """
 
     state: Any
@@ -88,6 +100,7 @@ class Outcome(NamedTuple):
     compile_seconds: float
     stopped_by: int | None
     traces: list[Any]
+    best: Any = None
 
     @property
     def seconds(self) -> float:
@@ -130,12 +143,13 @@ def run(
       stop: If its number is set, the run ends after the pass, with a checkpoint.
     """
     path = None if job.folder is None else job.folder / CHECKPOINT
-    state, history, compile_seconds = None, [], 0.0
+    state, history, compile_seconds, best = job.start, [], 0.0, None
     traces: list[Any] = []
     record: dict[str, Any] = {}
     has_checkpoint = path is not None and path.exists()
     if path is not None and has_checkpoint and resume:
-        state, traces, record = _load(job, path)
+        (state, traces, *kept), record = _load(job, path)
+        best = kept[0] if kept else None
         history, compile_seconds = record["history"], record["compile_seconds"]
     if show is not None:
         sentence = _start(path, has_checkpoint, resume, len(history))
@@ -143,7 +157,7 @@ def run(
             if line:
                 show.note(line)
     if _is_done(history, job):
-        return Outcome(state, history, compile_seconds, None, traces)
+        return Outcome(state, history, compile_seconds, None, traces, best)
     saved_at = time.monotonic()
     if show is not None:
         unit = "iteration" if job.is_batch else "pass"
@@ -158,6 +172,12 @@ def run(
         if looks:
             history[-1]["rounds"] = looks.copy()
             looks.clear()
+        if job.judge is not None:
+            assert job.final is not None
+            model = jax.block_until_ready(job.final(done.state))
+            history[-1]["dev"] = job.judge(model)
+            if _best_pass(history) == len(history) - 1:
+                best = jax.device_get(model)
         if show is not None:
             show.show(history[-1])
         is_last = _is_done(history, job)
@@ -174,16 +194,17 @@ def run(
             }
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                checkpoint.save(path, (done.state, traces), record)
+                more = () if job.judge is None else (best,)
+                checkpoint.save(path, (done.state, traces, *more), record)
             except OSError as error:
                 if number:  # the run ends here, and all of it would be lost in silence
                     raise
                 if show is not None:
                     show.note(_not_saved(path, error, is_last))
             saved_at = time.monotonic()
-        if number:
+        if number or is_last:
             break
-    return Outcome(done.state, history, compile_seconds, number, traces)
+    return Outcome(done.state, history, compile_seconds, number, traces, best)
 
 
 def machine() -> dict[str, Any]:
@@ -226,7 +247,7 @@ def _narrow(trace: Any) -> Any:
     return trace._replace(predicted=trace.predicted.astype(np.int16))
 
 
-def _load(job: Job, path: pathlib.Path) -> tuple[Any, list[Any], dict[str, Any]]:
+def _load(job: Job, path: pathlib.Path) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Read the checkpoint, if it is of this job."""
     record = checkpoint.read_metadata(path)
     _check_record(path, record)
@@ -248,8 +269,9 @@ def _load(job: Job, path: pathlib.Path) -> tuple[Any, list[Any], dict[str, Any]]
     traces: list[Any] = []
     if job.keep_traces:
         traces = [_trace_shapes(job, like, first)] * num_done
-    (state, traces), record = checkpoint.load(path, (like, traces), dropped=(".ratio",))
-    return state, jax.tree.map(np.asarray, traces), record
+    more = () if job.final is None else (jax.eval_shape(job.final, like),)
+    found, record = checkpoint.load(path, (like, traces, *more), dropped=(".ratio",))
+    return (found[0], *jax.tree.map(np.asarray, found[1:])), record
 
 
 def _start_shapes(job: Job, first: Any) -> Any:
@@ -330,9 +352,9 @@ def _passes(
         job.learner,
         job.stream,
         key=key,
-        num_passes=job.num_passes,
+        num_passes=job.num_before + job.num_passes,
         state=state,
-        first_pass=num_done,
+        first_pass=job.num_before + num_done,
         every=job.every,
         on_rounds=look if job.on_rounds is not None else None,
     )
@@ -341,7 +363,15 @@ def _passes(
 def _is_done(history: list[dict[str, Any]], job: Job) -> bool:
     """Return True if all passes are done or the learner has converged."""
     has_converged = bool(history) and history[-1].get("converged", False)
+    if history and job.judge is not None and job.patience is not None:
+        has_converged |= len(history) - 1 - _best_pass(history) >= job.patience
     return has_converged or len(history) == job.num_passes
+
+
+def _best_pass(history: list[dict[str, Any]]) -> int:
+    """Return the index of the pass with the best score, the first of equals."""
+    scores = [entry["dev"] for entry in history]
+    return scores.index(max(scores))
 
 
 def _entry(done: loops.Pass, job: Job) -> dict[str, Any]:

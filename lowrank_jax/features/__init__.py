@@ -7,6 +7,7 @@ from lowrank_jax import lazy
 if TYPE_CHECKING:
     from lowrank_jax.features.attributes import AttributeEncoder
     from lowrank_jax.features.encoder import Encoder
+    from lowrank_jax.features.growing import grow
     from lowrank_jax.features.mapping import sequential_mapping, surrogate_mapping
     from lowrank_jax.features.templates import (
         Column,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "attributes": "AttributeEncoder",
     "encoder": "Encoder",
+    "growing": "grow",
     "mapping": "sequential_mapping surrogate_mapping",
     "templates": (
         "Column Template parse_template read_template shipped_templates with_orders"

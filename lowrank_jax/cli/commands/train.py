@@ -61,6 +61,24 @@ def add_parser(commands: Any) -> None:
     )
     add("--train", metavar="FILE", required=True, help="training data")
     add("--test", metavar="FILE", help="data to score the model on")
+    add(
+        "--dev",
+        metavar="FILE",
+        help="held-out data, scored after each pass; the best pass is kept",
+    )
+    add(
+        "--patience",
+        metavar="N",
+        type=options.count,
+        help="end after N passes without a better score on --dev",
+    )
+    add(
+        "--from",
+        metavar="DIR",
+        dest="start",
+        help="go on from the weights of this model (sp, mira), on new data; features "
+        "that are new get weights of their own",
+    )
     add("--model", metavar="DIR", required=True, help="folder to write the model to")
     add(
         "--format",

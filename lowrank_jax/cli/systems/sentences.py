@@ -34,6 +34,7 @@ class Sentences:
         self.estimator: Any = None
         self.train: Corpus
         self.test: Corpus | None = None
+        self.dev: Corpus | None = None
 
     def names(self) -> tuple[str, str | None]:
         """Return the names of training and test data."""
@@ -44,6 +45,13 @@ class Sentences:
         from lowrank_jax.estimators.tagger import Tagger
 
         given, arguments = self._given(), self.arguments
+        if arguments.patience is not None and arguments.dev is None:
+            raise InputError(
+                "--patience needs held-out data to score; give --dev FILE."
+            )
+        if arguments.start is not None:
+            self.estimator = self._start(arguments.start)
+            return
         if arguments.certify is not None or arguments.certify_every is not None:
             from lowrank_jax.cli.systems.certificates import Certifier
 
@@ -57,6 +65,7 @@ class Sentences:
             min_count=arguments.min_count,
             seed=arguments.seed,
             format=arguments.format,
+            patience=arguments.patience,
             **given,
         )
         self.estimator.check()
@@ -82,11 +91,19 @@ class Sentences:
     def fit(self, run: Run) -> dict[str, Any]:
         """Train the tagger; certify the run if that is asked for."""
         certifier, tagger = self.certifier, self.estimator
+        if self.arguments.start is not None:
+            from lowrank_jax.estimators.tagger import fitting
+
+            number = self.arguments.passes or self.spec.num_passes
+            fitting.go_on(tagger, self.train, num_passes=number, dev=self.dev, run=run)
+            return self._summary(run)
         if certifier is None:
-            tagger.fit(self.train, run=run)
+            tagger.fit(self.train, X_dev=self.dev, run=run)
             return self._summary(run)
         tagger.fit(
-            self.train, run=lambda job: run(certifier.watch(job, tagger.encoder_))
+            self.train,
+            X_dev=self.dev,
+            run=lambda job: run(certifier.watch(job, tagger.encoder_)),
         )
         self.certificate = certifier.certificate(run, tagger)
         return self._summary(run) | {"certificate": self.certificate}
@@ -111,6 +128,32 @@ class Sentences:
             result |= self._score(self.test)
             yield output.score_line(result)
 
+    def _start(self, folder: str) -> Any:
+        """Read the model to go on from; refuse what it has settled already."""
+        from lowrank_jax.estimators.tagger import Tagger
+
+        given = self.arguments
+        for option, is_given in (
+            ("--template", given.template is not None),
+            ("--orders", given.orders is not None),
+            ("--set", bool(given.settings)),
+            ("--certify", given.certify is not None),
+            ("--certify-every", given.certify_every is not None),
+        ):
+            if is_given:
+                raise InputError(
+                    f"{option} has no meaning beside --from {folder}, whose settings "
+                    "stay; leave it out."
+                )
+        tagger = Tagger.load(folder)
+        if tagger.learner != given.learner or tagger.format != given.format:
+            raise InputError(
+                f"--from {folder} is a model of {tagger.learner} for --format "
+                f"{tagger.format}; give the same learner and format."
+            )
+        tagger.set_params(seed=given.seed, patience=given.patience)
+        return tagger
+
     def _given(self) -> dict[str, Any]:
         """Return the settings of ``--set``."""
         name, texts = self.arguments.learner, self.arguments.settings
@@ -125,6 +168,10 @@ class Sentences:
         yield whole
         if arguments.fraction != 1:
             self.train = split_fraction(whole, arguments.fraction, arguments.seed)
+        if arguments.dev is not None:
+            dev_path = files.find_data(arguments.dev, arguments.data_dir)
+            self.dev = files.read_corpus(dev_path, arguments.format)
+            yield self.dev
         if test_path is not None:
             self.test = files.read_corpus(test_path, arguments.format)
             yield self.test

@@ -12,7 +12,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.data.corpus import Bags, Corpus, corpus_of
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.estimators import learners
-from lowrank_jax.estimators.tagger import inspection, small
+from lowrank_jax.estimators.tagger import inspection
 from lowrank_jax.estimators.tagger.model import TaggerModel
 from lowrank_jax.features import (
     AttributeEncoder,
@@ -66,6 +66,7 @@ class Tagger(TaggerModel):
         min_count: int = 1,
         seed: int = 0,
         format: str = "conll",
+        patience: int | None = None,
         **hyperparameters: Any,
     ) -> None:
         """Keep the settings; `fit` checks them.
@@ -84,6 +85,8 @@ class Tagger(TaggerModel):
           seed: Seed of the order of sentences and of the start.
           format: What `score` counts: chunks (``"conll"``), words
             (``"segmentation"``) or tokens (``"nettalk"``).
+          patience: Number of passes without a better score on held-out data after which
+            `fit` ends. None makes all passes.
           **hyperparameters: Arguments of the ``learner`` function of the learner.
         """
         self.learner = learner
@@ -93,6 +96,7 @@ class Tagger(TaggerModel):
         self.min_count = min_count
         self.seed = seed
         self.format = format
+        self.patience = patience
         self.hyperparameters = hyperparameters
 
     def check(self) -> None:
@@ -101,6 +105,8 @@ class Tagger(TaggerModel):
         self.template_for(2)
         checks.choice(tuple(learners.FORMATS), format=self.format)
         checks.whole(min_count=self.min_count)
+        if self.patience is not None:
+            checks.whole(patience=self.patience)
 
     def template_for(self, num_columns: int) -> Template:
         """Return the template that `fit` uses for data of so many columns."""
@@ -115,6 +121,8 @@ class Tagger(TaggerModel):
         self,
         X: Sentences,
         y: Any = None,
+        X_dev: Sentences = None,
+        y_dev: Any = None,
         *,
         run: "Run | None" = None,
     ) -> "Tagger":
@@ -125,51 +133,60 @@ class Tagger(TaggerModel):
             list of feature strings, or a dict of features.
           y: Labels of each sentence, or all labels in a flat array. None takes the
             labels of the corpus.
+          X_dev: Held-out sentences. They are scored after each pass, and the weights of
+            the best pass are kept. None keeps the weights of the last pass.
+          y_dev: Labels of the held-out sentences.
           run: Function that does the job; the command line adds checkpoints.
         """
-        import jax
-
-        from lowrank_jax.estimators import training
         from lowrank_jax.estimators.tagger import fitting
 
         self.check()
-        for name in ("_params", "_weights"):
+        for name in ("_params", "_weights", "_state"):
             self.__dict__.pop(name, None)
-        corpus, spec = _corpus(X, y), self._spec
-        more = {spec.one_pass: corpus.num_sentences} if spec.one_pass else {}
-        learner, plain = self._learner(more)
-        settings = {
-            "learner": self.learner,
-            "hyperparameters": plain,
-            "seed": self.seed,
-            "min_count": self.min_count,
-        }
-        with jax.enable_x64(plain.get("dtype") == "float64"):
-            self.encoder_, sequences = self._fit_encoder(corpus)
-            about = self.encoder_.metadata()
-            found = fitting.fit(
-                learner,
-                spec,
-                sequences,
-                num_passes=self.num_passes or spec.num_passes,
-                seed=self.seed,
-                settings=settings
-                | {
-                    "template": about.get("template", about.get("attributes")),
-                    "data": training.fingerprint(corpus, sequences),
-                },
-                run=run,
+        corpus = _corpus(X, y)
+        self.encoder_, sequences = self._fit_encoder(corpus)
+        fitting.train(
+            self,
+            corpus,
+            sequences,
+            num_passes=self.num_passes or self._spec.num_passes,
+            dev=None if X_dev is None else _corpus(X_dev, y_dev),
+            run=run,
+        )
+        return self
+
+    def partial_fit(self, X: Sentences, y: Any = None, classes: Any = None) -> "Tagger":
+        """Make one pass over more labelled sentences and return the object itself.
+
+        The rounds go on where the last ones ended, averages included. Features that
+        are new get weights of their own. A model that was read from a folder has its
+        weights only: training goes on from them, and averages begin anew.
+
+        Args:
+          X: Corpus, or sentences of tokens of the kind of the first call.
+          y: Labels, as for `fit`.
+          classes: All labels that will ever come, at the first call. None takes the
+            labels of the first call.
+        """
+        from lowrank_jax.estimators.tagger import fitting
+
+        self.check()
+        if self._spec.is_batch:
+            raise InputError(
+                f"`learner` {self.learner!r} needs all data at once; take sp, mira or "
+                "bol for data that come bit by bit."
             )
-        self.hyperparameters_, self.params_ = plain, found.params
-        self.training_ = {
-            **settings,
-            "format": self.format,
-            "num_sentences": corpus.num_sentences,
-            "num_tokens": corpus.num_tokens,
-            "num_features": self.encoder_.num_features,
-            "num_labels": len(self.encoder_.labels),
-            **found.summary,
-        }
+        corpus = _corpus(X, y)
+        if "_weights" not in self.__dict__:
+            self.encoder_, sequences = self._fit_encoder(corpus)
+            if classes is not None:
+                names = tuple(sorted({*map(str, classes), *self.encoder_.labels}))
+                from lowrank_jax.features.growing import with_labels
+
+                self.encoder_, sequences = with_labels(self.encoder_, names, corpus)
+            fitting.train(self, corpus, sequences, num_passes=1)
+        else:
+            fitting.go_on(self, corpus, num_passes=1)
         return self
 
     def predict(self, X: Sentences) -> Any:
@@ -179,14 +196,7 @@ class Tagger(TaggerModel):
           X: Corpus, or sentences of tokens. Labels of a corpus are ignored.
         """
         corpus = _corpus(X)
-        sequences = self._encode(corpus)
-        if small.is_small(self._weights, sequences):
-            codes = small.predict(self._weights, sequences)
-        else:
-            from lowrank_jax.estimators import labelling
-
-            with self._precision():
-                codes = labelling.predict_all(self._module, self.params_, sequences)
+        codes = self._codes(self._encode(corpus))
         return _like(X, corpus, self.classes_[codes])
 
     def score(self, X: Sentences, y: Any = None) -> float:
@@ -324,8 +334,9 @@ class Tagger(TaggerModel):
         template.check_columns(len(corpus.columns), corpus.source)
         return Encoder.fit_transform(corpus, template, min_count=self.min_count)
 
-    def _encode(self, corpus: Corpus) -> Sequences:
-        encoder, plain = self.encoder_, dataclasses.replace(corpus, labels=None)
+    def _check_kind(self, corpus: Corpus) -> None:
+        """Raise `InputError` unless the tokens are of the kind of the training data."""
+        encoder = self.encoder_
         if isinstance(encoder, AttributeEncoder) != isinstance(corpus, Bags):
             has, wants = "strings or tuples of columns", "lists or dicts of features"
             if isinstance(corpus, Bags):
@@ -334,7 +345,11 @@ class Tagger(TaggerModel):
                 f"{corpus.source} has tokens that are {has}, and the model was trained "
                 f"on {wants}; give tokens as in training."
             )
-        return encoder.transform(plain)  # type: ignore[arg-type]
+
+    def _encode(self, corpus: Corpus) -> Sequences:
+        self._check_kind(corpus)
+        plain: Any = dataclasses.replace(corpus, labels=None)
+        return self.encoder_.transform(plain)
 
 
 def _corpus(X: Sentences, y: Any = None) -> Corpus:

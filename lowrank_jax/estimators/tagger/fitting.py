@@ -1,16 +1,23 @@
 """Train a tagger on encoded sentences: from settings and arrays to weights."""
 
+import functools
+import hashlib
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
-from lowrank_jax import streams
+from lowrank_jax import metrics, streams
+from lowrank_jax.checks import InputError
+from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.estimators import learners, training
+from lowrank_jax.features.growing import grow
 
-__all__ = ["Fit", "Run", "fit"]
+__all__ = ["Fit", "Run", "fit", "go_on", "train"]
 
 Run = Callable[[training.Job], training.Outcome]
 
@@ -19,11 +26,14 @@ class Fit(NamedTuple):
     """What a training gives.
 
     Attributes:
-      params: Weights of `models.linear` or `models.bilinear`.
+      params: Weights of `models.linear` or `models.bilinear`; with a judge, the
+        weights of the best pass.
+      state: State after the last pass.
       summary: Passes, seconds and history, ready for JSON.
     """
 
     params: Any
+    state: Any
     summary: dict[str, Any]
 
 
@@ -36,6 +46,10 @@ def fit(
     seed: int,
     settings: Mapping[str, Any],
     run: Run | None = None,
+    judge: Callable[[Any], float] | None = None,
+    patience: int | None = None,
+    start: Any = None,
+    num_before: int = 0,
 ) -> Fit:
     """Train on encoded sentences.
 
@@ -47,7 +61,12 @@ def fit(
       seed: Seed of the random key.
       settings: Everything that determines the result except the number of passes.
       run: Function that does the job; None takes `training.run`.
+      judge: Score of weights on held-out data.
+      patience: Number of passes without a better score; None runs all passes.
+      start: State to begin with; None begins anew.
+      num_before: Number of passes that led to `start`.
     """
+    module = learners.module_of(spec)
     job = training.Job(
         learner=learner,
         stream=(
@@ -60,13 +79,19 @@ def fit(
         seed=seed,
         num_passes=num_passes,
         settings=dict(settings),
+        final=None if judge is None else jax.jit(module.final_params),
+        judge=judge,
+        patience=patience,
+        start=start,
+        num_before=num_before,
     )
     outcome = (run or training.run)(job)
     began = time.perf_counter()
-    module = learners.module_of(spec)
     finish = jax.jit(module.final_params).lower(outcome.state).compile()
     compiled = time.perf_counter()
     params = jax.block_until_ready(finish(outcome.state))
+    if outcome.best is not None:
+        params = jax.tree.map(jnp.asarray, outcome.best)
     finished = time.perf_counter()
     summary = {
         "passes": len(outcome.history),
@@ -77,4 +102,151 @@ def fit(
         "run": job.settings,
         "machine": training.machine(),
     }
-    return Fit(params, summary)
+    if judge is not None:
+        scores = [entry["dev"] for entry in outcome.history]
+        summary |= {"best_pass": scores.index(max(scores)) + 1, "dev_f1": max(scores)}
+    return Fit(params, outcome.state, summary)
+
+
+def train(
+    tagger: Any,
+    corpus: Corpus,
+    sequences: Sequences,
+    *,
+    num_passes: int,
+    dev: Corpus | None = None,
+    run: Run | None = None,
+    start: Any = None,
+    num_before: int = 0,
+) -> None:
+    """Train a tagger that has its encoder, and keep in it what was learned.
+
+    Args:
+      tagger: `Tagger` with checked settings.
+      corpus: Training data.
+      sequences: Training data, encoded.
+      num_passes: Number of passes.
+      dev: Held-out data to choose the best pass by.
+      run: Function that does the job.
+      start: State to begin with.
+      num_before: Number of passes that led to `start`.
+    """
+    spec = tagger._spec
+    more = {spec.one_pass: corpus.num_sentences} if spec.one_pass else {}
+    learner, plain = tagger._learner(more)
+    settings = {
+        "learner": tagger.learner,
+        "hyperparameters": plain,
+        "seed": tagger.seed,
+        "min_count": tagger.min_count,
+    }
+    about = tagger.encoder_.metadata()
+    data: dict[str, Any] = {
+        "template": about.get("template", about.get("attributes")),
+        "data": training.fingerprint(corpus, sequences),
+    }
+    if start is not None:
+        data["start"] = _digest(start)
+    judge = None
+    if dev is not None:
+        held_out = tagger._encode(dev)
+        data["dev"] = training.fingerprint(dev, held_out)
+        judge = functools.partial(_f1, tagger, dev, held_out)
+    with jax.enable_x64(plain.get("dtype") == "float64"):
+        found = fit(
+            learner,
+            spec,
+            sequences,
+            num_passes=num_passes,
+            seed=tagger.seed,
+            settings=settings | data,
+            run=run,
+            judge=judge,
+            patience=tagger.patience,
+            start=start,
+            num_before=num_before,
+        )
+    tagger.hyperparameters_, tagger.params_ = plain, found.params
+    tagger._state = None if spec.is_batch else found.state
+    tagger.training_ = {
+        **settings,
+        "format": tagger.format,
+        "num_sentences": corpus.num_sentences,
+        "num_tokens": corpus.num_tokens,
+        "num_features": tagger.encoder_.num_features,
+        "num_labels": len(tagger.encoder_.labels),
+        **found.summary,
+    }
+    tagger.training_["passes"] += num_before
+
+
+def go_on(
+    tagger: Any,
+    corpus: Corpus,
+    *,
+    num_passes: int,
+    dev: Corpus | None = None,
+    run: Run | None = None,
+) -> None:
+    """Train a fitted tagger on new data; arguments as for `train`."""
+    tagger._check_kind(corpus)
+    num_features = tagger.encoder_.num_features
+    num_before = tagger.training_.get("passes", 0)
+    learner, plain = tagger._learner({})
+    with jax.enable_x64(plain.get("dtype") == "float64"):
+        encoder, sequences = grow(tagger.encoder_, corpus)
+        first = _first_state(learner, sequences, tagger.seed)
+        state = tagger.__dict__.get("_state")
+        if state is None:  # read from a folder: the weights are all there is
+            if tagger.model != "linear" or tagger._spec.is_batch:
+                raise InputError(
+                    f"the folder of a {tagger.learner} model has no state to go on "
+                    "from; take sp or mira, or train on all data."
+                )
+            wide = _wider(tagger.params_, first.params, num_features)
+            state = first._replace(params=wide)
+            num_before = 0
+        start = _wider(state, first, num_features)
+    tagger.encoder_ = encoder
+    train(
+        tagger,
+        corpus,
+        sequences,
+        num_passes=num_passes,
+        dev=dev,
+        run=run,
+        start=start,
+        num_before=num_before,
+    )
+
+
+def _digest(state: Any) -> str:
+    """Return the SHA-256 of all numbers of a state."""
+    digest = hashlib.sha256()
+    for leaf in jax.tree.leaves(state):
+        digest.update(np.ascontiguousarray(leaf).tobytes())
+    return digest.hexdigest()
+
+
+def _first_state(learner: Any, sequences: Sequences, seed: int) -> Any:
+    """Return the state before the first round."""
+    stream = streams.sentences.stream(sequences)
+    key = jax.random.split(jax.random.key(seed))[0]
+    return jax.jit(lambda key, s: learner.init(key, s.example(0)))(key, stream)
+
+
+def _wider(old: Any, first: Any, num_features: int) -> Any:
+    """Copy a state or weights into arrays with rows for more features."""
+
+    def put(part: jax.Array, fresh: jax.Array) -> jax.Array:
+        if part.shape == fresh.shape:
+            return jnp.copy(part)  # the next pass donates what it is given
+        return fresh.at[:num_features].set(part[:num_features])
+
+    return jax.tree.map(put, old, first)
+
+
+def _f1(tagger: Any, corpus: Corpus, sequences: Sequences, params: Any) -> float:
+    """Return F1 of weights on held-out data, in percent."""
+    labels = tagger.classes_[tagger._codes(sequences, params)]
+    return float(metrics.score_labels(corpus, labels, tagger.format)["f1"])

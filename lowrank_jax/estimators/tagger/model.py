@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from lowrank_jax import checks
-from lowrank_jax.data.sequences import Space
+from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.estimators import learners
 from lowrank_jax.estimators.base import Estimator
+from lowrank_jax.estimators.tagger import small
 from lowrank_jax.features import AttributeEncoder, Encoder
 from lowrank_jax.store import folder as model_folder
 from lowrank_jax.store.arrays import check_arrays
@@ -43,6 +44,7 @@ class TaggerModel(Estimator):
     hyperparameters_: dict[str, Any]
     _weights: dict[str, np.ndarray]
     _params: Any
+    _state: Any
 
     @classmethod
     def from_params(
@@ -100,16 +102,12 @@ class TaggerModel(Estimator):
 
     @params_.setter
     def params_(self, params: "Params") -> None:
-        self._params = params
-        self._weights = {
-            name: np.asarray(array)
-            for name, array in params._asdict().items()
-            if array is not None
-        }
+        self._params, self._weights = params, _arrays(params)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy needs; the weights as NumPy arrays."""
-        return {k: v for k, v in self.__dict__.items() if k != "_params"}
+        left_out = ("_params", "_state")
+        return {k: v for k, v in self.__dict__.items() if k not in left_out}
 
     @property
     def model(self) -> str:
@@ -203,6 +201,26 @@ class TaggerModel(Estimator):
                 training=about["training"],
             )
 
+    def _codes(self, sequences: Sequences, params: Any = None) -> np.ndarray:
+        """Label encoded sentences: small inputs in NumPy, others by a program.
+
+        Args:
+          sequences: Sentences from `features`.
+          params: Weights; None takes the weights of this model.
+        """
+        weights = self._weights if params is None else _arrays(params)
+        if small.is_small(weights, sequences):
+            return small.predict(weights, sequences)
+        import jax
+
+        from lowrank_jax import models
+        from lowrank_jax.estimators import labelling
+
+        module = models.bilinear if "table" in weights else models.linear
+        given = self.params_ if params is None else params
+        with jax.enable_x64(next(iter(weights.values())).dtype == np.float64):
+            return labelling.predict_all(module, given, sequences)
+
     @property
     def _module(self) -> Any:
         from lowrank_jax import models
@@ -242,6 +260,12 @@ def _check_weights(
     if set(weights) != set(shapes) or len({w.dtype for w in weights.values()}) > 1:
         raise ValueError(f"the arrays {', '.join(sorted(weights))}")
     check_arrays(folder, weights, shapes)
+
+
+def _arrays(params: Any) -> dict[str, np.ndarray]:
+    """Return the arrays of a model by name."""
+    found = params._asdict().items()
+    return {name: np.asarray(array) for name, array in found if array is not None}
 
 
 def _params(model: str, weights: Mapping[str, np.ndarray]) -> Any:
