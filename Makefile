@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test docs lint pytest clean constraints
+.PHONY: demo test docs lint pytest clean constraints campaign mutants
 
 demo: .venv/installed
 	$(BIN)/lowrank-jax demo --out demo-report
@@ -14,6 +14,15 @@ test: .venv/installed
 
 pytest: .venv/installed
 	$(BIN)/pytest
+
+# Damaged inputs, kills, crashes, full disks, extremes: docs/reliability.md.
+MINUTES ?= 15
+campaign: .venv/installed
+	$(BIN)/python -m tests.campaign --minutes $(MINUTES)
+
+# Small faults planted in the core, each with the tests of its module.
+mutants: .venv/installed
+	$(BIN)/python -m tests.mutants --minutes $(MINUTES)
 
 docs: .venv/installed
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html

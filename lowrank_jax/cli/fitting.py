@@ -84,18 +84,19 @@ def _check_finished(folder: str, job: "Job") -> None:
       job: Job that is to be resumed.
     """
     from lowrank_jax.estimators import training
-    from lowrank_jax.store.arrays import read_json
     from lowrank_jax.store.files import CHECKPOINT
+    from lowrank_jax.store.folder import kind_of, read
 
     path = pathlib.Path(folder)
-    if (path / CHECKPOINT).exists() or not (path / "model.json").exists():
+    kind = kind_of(path)
+    if (path / CHECKPOINT).exists() or kind is None:
         return
     try:
-        about = read_json(path / "model.json")["training"]
+        about = read(path, kind).about["training"]
         settings, history = dict(about["run"]), list(about["history"])
         has_converged = bool(history[-1].get("converged", False))
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
-        return  # an older model, which does not say how it was made
+        return  # a damaged model, or an older one that does not say how it was made
     differences = training.differences_of(settings, job.settings)
     if differences:
         raise InputError(

@@ -167,6 +167,7 @@ class Reranker(Estimator):
             )
             outcome = run(job)
             params = jax.block_until_ready(jax.jit(module.final_params)(outcome.state))
+        training.check_finite(params, outcome)
         self.params_, self.num_features_ = params, lists.num_features
         self.place_, self.names_, self.settings_ = place, names, plain
         self.training_ = {

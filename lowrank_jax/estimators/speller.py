@@ -172,6 +172,7 @@ class Speller(Estimator):
             )
             outcome = run(job)
             params = module.final_params(outcome.state, **of_final)
+        training.check_finite(params, outcome)
         self.alphabet_, self.params_ = alphabet, params
         self.basis_ = {name: every[name] for name in _BASIS}
         self.has_boundary_, self.has_end_ = every["has_boundary"], False

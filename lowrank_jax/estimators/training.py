@@ -25,6 +25,7 @@ __all__ = [
     "Job",
     "Outcome",
     "Stop",
+    "check_finite",
     "differences_of",
     "fingerprint",
     "machine",
@@ -205,6 +206,21 @@ def run(
         if number or is_last:
             break
     return Outcome(done.state, history, compile_seconds, number, traces, best)
+
+
+def check_finite(params: Any, outcome: Outcome) -> None:
+    """Raise `InputError` if a training has left the finite numbers.
+
+    Args:
+      params: Parameters of the model.
+      outcome: Outcome of the run that made them.
+    """
+    if all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves(params)):
+        return
+    raise InputError(
+        f"the weights are not finite after {_count(len(outcome.history))}; take a "
+        "smaller step size, scale the values of the data, or train in float64."
+    )
 
 
 def machine() -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import Scores
 from lowrank_jax.streams import sentences
@@ -32,6 +33,10 @@ class Params(NamedTuple):
 
 def zeros(space: Space, dtype: jnp.dtype) -> Params:
     """Return the zero weights of a feature space."""
+    if not space.orders and not space.has_transitions:
+        raise InputError(
+            "`space` must have a column of features or label transitions, got neither."
+        )
     rows, labels = space.num_features + 1, space.num_labels
     return Params(
         zero=jnp.zeros((rows, labels), dtype) if space.zero_order else None,

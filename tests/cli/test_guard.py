@@ -34,6 +34,10 @@ def test_resume_of_a_finished_run_trains_nothing(cli, files, tmp_path, monkeypat
     again = json.loads((tmp_path / "r.json").read_text())
     for name in ("history", "num_parameters", "run", "passes"):
         assert again[name] == first[name]
+    monkeypatch.undo()
+    (tmp_path / "m" / "vocabulary.npz").unlink()  # a damaged model is trained again
+    assert cli(*given, "--resume").status == 0
+    assert (tmp_path / "m" / "weights.npz").read_bytes() == before
 
 
 def test_a_second_training_into_one_folder_is_told_who_is_there(cli, files, tmp_path):
@@ -166,3 +170,31 @@ def test_arrays_that_do_not_fit_together_are_found_at_load(chunker, tmp_path):
         with pytest.raises(InputError):
             Tagger.load(tmp_path / "m")
     assert arrays.read_json(chunker / "model.json")
+
+
+def test_extremes_through_python_are_told_or_harmless():
+    from lowrank_jax.estimators import BilinearClassifier
+
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(12, 3, 4)), np.arange(12) % 2
+    x[:, 0, 0] += 4 * y
+    given = {"rank": 1, "max_iterations": 5}
+    plain = BilinearClassifier(**given).fit(x, y)
+    for size in (1e300, 1e-300):
+        found = BilinearClassifier(**given).fit(x * size, y)
+        assert (found.predict(x * size) == plain.predict(x)).all()
+    with pytest.raises(InputError, match=r"decode them with y.astype\(str\)"):
+        BilinearClassifier(**given).fit(x, np.where(y, b"a", b"b"))
+    with pytest.raises(InputError, match="`mu1` must be a number, got 1j"):
+        BilinearClassifier(mu1=1j).fit(x, y)
+    sentences, labels = [["a", "b", "a"], ["b", "b"]], [["x", "y", "x"], ["y", "y"]]
+    with pytest.raises(InputError, match="weights are not finite after 2 passes"):
+        Tagger("sp", 2, step_size=1e38).fit(sentences, labels)
+
+
+def test_a_space_without_columns_is_named():
+    from lowrank_jax.data.sequences import Space
+    from lowrank_jax.models import linear
+
+    with pytest.raises(InputError, match="must have a column of features"):
+        linear.zeros(Space(0, 2, ()), np.dtype("float32"))

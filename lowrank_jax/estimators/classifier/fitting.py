@@ -416,6 +416,11 @@ def _weights(given: np.ndarray | Sequence[float], y: np.ndarray) -> np.ndarray:
 def _labels(y: np.ndarray | Sequence[Any]) -> np.ndarray:
     """Check labels and return them as whole numbers, words or truths."""
     y = np.asarray(y)
+    if y.dtype.kind == "S":
+        raise InputError(
+            f"`y` must hold numbers or text, got bytes ({y.dtype}); decode them with "
+            "y.astype(str)."
+        )
     if y.dtype == object:  # as from a table of pandas
         kinds = {type(label) for label in y.tolist()}
         if len(kinds) == 1 and kinds <= {str, int, bool, float}:

@@ -72,8 +72,12 @@ def _deviation(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and standard deviation in double precision."""
     if weights is None:
-        mean = np.asarray(np.mean(x, axis=axis, dtype=np.float64))
-        return mean, np.asarray(np.std(x, axis=axis, dtype=np.float64))
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            size = np.asarray(np.std(x, axis=axis, dtype=np.float64))
+        if not np.isfinite(size).all() or not (size > 0).all():  # as of 1e300
+            largest = np.float64(np.abs(x).max()) or 1.0
+            size = largest * np.std(x / largest, axis=axis, dtype=np.float64)
+        return np.asarray(np.mean(x, axis=axis, dtype=np.float64)), np.asarray(size)
     each = np.broadcast_to(weights[:, None, None], x.shape)
     mean = np.average(x, axis=axis, weights=each, keepdims=True)
     square = np.average((x - mean) ** 2, axis=axis, weights=each)

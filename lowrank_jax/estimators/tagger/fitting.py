@@ -93,6 +93,7 @@ def fit(
     if outcome.best is not None:
         params = jax.tree.map(jnp.asarray, outcome.best)
     finished = time.perf_counter()
+    training.check_finite(params, outcome)
     summary = {
         "passes": len(outcome.history),
         "compile_seconds": outcome.compile_seconds + compiled - began,
