@@ -33,7 +33,7 @@ from lowrank_jax.linalg import max_tree
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import mistakes
 from lowrank_jax.online.bol import block as bol_block
-from lowrank_jax.online.bol import curvature, maps, paper, paper_global
+from lowrank_jax.online.bol import maps, paper, paper_global
 from lowrank_jax.online.bol.average import final_params
 from lowrank_jax.online.bol.state import State, variant_of
 from lowrank_jax.types import Learner, Sentence, check_dtype
@@ -226,12 +226,12 @@ def learner(
                 if "squared_norm" in record
                 else None
             ),
-            curvature=(
-                curvature.of_round(state, example, differences, step)
-                if "curvature" in record
-                else None
-            ),
         )
+        if "curvature" in record:
+            from lowrank_jax.online.bol import curvature  # a recorded run alone
+
+            found = curvature.of_round(state, example, differences, step)
+            info = info._replace(curvature=found)
         return state, info
 
     return Learner(init, update)

@@ -14,7 +14,7 @@ from lowrank_jax.linalg import max_tree
 from lowrank_jax.linalg.power_iteration import Subspace, leading_subspace
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online.bol import block as bol_block
-from lowrank_jax.online.bol import exact, paper_global
+from lowrank_jax.online.bol import paper_global
 from lowrank_jax.online.bol.state import State
 
 __all__ = ["final_params"]
@@ -148,6 +148,8 @@ def _mean_exact(
     state: State, num_rounds: jax.Array, shape: tuple[int, ...]
 ) -> jax.Array:
     """Return the exact mirror map of the average of Theta: one block."""
+    from lowrank_jax.online.bol import exact  # this variant alone
+
     assert state.sums is not None and state.sums.blocks is not None
     labels = state.blocks.shape[1]
     mean = state.blocks - state.sums.blocks / num_rounds

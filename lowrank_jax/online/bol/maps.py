@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from lowrank_jax.linalg import max_tree
 from lowrank_jax.online import mistakes
 from lowrank_jax.online.bol import block as bol_block
-from lowrank_jax.online.bol import exact, paper, paper_global
+from lowrank_jax.online.bol import paper, paper_global
 from lowrank_jax.online.bol.state import State
 from lowrank_jax.types import Sentence
 
@@ -159,6 +159,8 @@ def map_exact(
     record: tuple[str, ...],
 ) -> tuple[State, Seen]:
     """Map Theta to its leading pair, which lies in one block."""
+    from lowrank_jax.online.bol import exact  # this variant alone
+
     assert state.sigma is not None and state.block is not None
     labels, sums = example.space.num_labels, state.sums
     sigma = exact.track_sigma(state.sigma, state.blocks, example, differences)
@@ -177,5 +179,7 @@ def map_exact(
 
 
 def _global_ratio(blocks: jax.Array, sigma: max_tree.MaxTree) -> jax.Array:
+    from lowrank_jax.online.bol import exact
+
     first = max_tree.largest(sigma)
     return exact.second_value(blocks, sigma) / jnp.where(first > 0, first, 1)
