@@ -34,9 +34,8 @@ def read_format(path: str, file_format: str) -> tuple["Corpus", list[bool]]:
     import numpy as np
 
     from lowrank_jax import data
-    from lowrank_jax.data.characters import as_characters, code_points
     from lowrank_jax.data.corpus import Corpus
-    from lowrank_jax.data.files import source_name
+    from lowrank_jax.data.files import as_characters, code_points, source_name
 
     if file_format == "conll":
         return data.read_conll(path, has_labels=False), []

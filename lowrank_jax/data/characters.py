@@ -1,23 +1,17 @@
-"""Text as arrays of code points, and the class of a character.
-
-A column of single characters has dtype ``U1``. Each character takes four bytes, which
-hold its code point. A view as ``uint32`` costs nothing and gives the integer code of
-the character.
-"""
+"""The class of a character, and columns of characters for segmentation."""
 
 import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
 
+from lowrank_jax.data.files import as_characters
+
 __all__ = [
     "CHARACTER_CLASSES",
-    "as_characters",
     "character_classes",
     "character_columns",
-    "code_points",
     "fold_width",
-    "is_space",
 ]
 
 #: Classes that `character_classes` returns, and their meaning.
@@ -30,46 +24,6 @@ CHARACTER_CLASSES = {
 }
 
 _NUMERALS = frozenset("〇○零一二三四五六七八九十百千万萬亿億兆两兩廿卅年月日时時分秒")
-
-# `str.isspace` of each code point. The highest space is the ideographic space U+3000.
-_LAST_SPACE = 0x3000
-_SPACES = np.array([chr(code).isspace() for code in range(_LAST_SPACE + 2)])
-
-
-def code_points(text: str) -> np.ndarray:
-    """Return the code points of a text.
-
-    Args:
-      text: Any string.
-
-    Returns:
-      (len(text),) uint32 code points.
-    """
-    return np.frombuffer(text.encode("utf-32-le"), "<u4").astype(np.uint32, copy=False)
-
-
-def as_characters(codes: np.ndarray) -> np.ndarray:
-    """View code points as characters, without a copy.
-
-    Args:
-      codes: Code points, (n,) uint32.
-
-    Returns:
-      Characters, (n,) ``U1``.
-    """
-    return np.ascontiguousarray(codes, np.uint32).view(np.dtype("U1"))
-
-
-def is_space(codes: np.ndarray) -> np.ndarray:
-    """Tell which code points are white space, as `str.isspace` does.
-
-    Args:
-      codes: Code points, (n,) uint32.
-
-    Returns:
-      (n,) bool, True for white space.
-    """
-    return _SPACES[np.minimum(codes, _LAST_SPACE + 1)]
 
 
 def character_classes(characters: Sequence[str] | np.ndarray) -> np.ndarray:

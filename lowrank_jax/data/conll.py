@@ -13,9 +13,8 @@ from typing import IO
 import numpy as np
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.data.characters import code_points, is_space
 from lowrank_jax.data.corpus import Corpus
-from lowrank_jax.data.files import read_text, source_name
+from lowrank_jax.data.files import code_points, is_space, read_text, source_name
 
 __all__ = ["read_conll", "write_conll"]
 

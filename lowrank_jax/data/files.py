@@ -4,6 +4,10 @@ A file is read whole, so an error is reported with its line before any work is d
 name ``-`` stands for standard input. A packed file that unpacks to more than 50 times
 its size (and 16 MiB) is refused; `store.files.most_unpacked` says how to raise the
 limit.
+
+A text becomes an array of code points. A column of single characters has dtype ``U1``.
+Each character takes four bytes, which hold its code point. A view as ``uint32`` costs
+nothing and gives the integer code of the character.
 """
 
 import gzip
@@ -16,15 +20,28 @@ import sys
 import zlib
 from typing import IO, Any
 
+import numpy as np
+
 from lowrank_jax.checks import InputError
 from lowrank_jax.store.files import check_unpacked, most_unpacked, open_file
 
-__all__ = ["open_text", "read_bytes", "read_text", "source_name"]
+__all__ = [
+    "as_characters",
+    "code_points",
+    "is_space",
+    "open_text",
+    "read_bytes",
+    "read_text",
+    "source_name",
+]
 
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 _MOST_PIPED = 1 << 30  # bytes of what has no size; the limit of packed files raises it
 _BLOCK = 1 << 20
 _BROKEN = (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error)
+# `str.isspace` of each code point. The highest space is the ideographic space U+3000.
+_LAST_SPACE = 0x3000
+_SPACES = np.array([chr(code).isspace() for code in range(_LAST_SPACE + 2)])
 
 
 def source_name(path: str | os.PathLike[str]) -> str:
@@ -137,3 +154,39 @@ def _last_readable_line(path: str | os.PathLike[str], opener: Any) -> int:
         except _BROKEN:
             pass
     return num_lines
+
+
+def code_points(text: str) -> np.ndarray:
+    """Return the code points of a text.
+
+    Args:
+      text: Any string.
+
+    Returns:
+      (len(text),) uint32 code points.
+    """
+    return np.frombuffer(text.encode("utf-32-le"), "<u4").astype(np.uint32, copy=False)
+
+
+def as_characters(codes: np.ndarray) -> np.ndarray:
+    """View code points as characters, without a copy.
+
+    Args:
+      codes: Code points, (n,) uint32.
+
+    Returns:
+      Characters, (n,) ``U1``.
+    """
+    return np.ascontiguousarray(codes, np.uint32).view(np.dtype("U1"))
+
+
+def is_space(codes: np.ndarray) -> np.ndarray:
+    """Tell which code points are white space, as `str.isspace` does.
+
+    Args:
+      codes: Code points, (n,) uint32.
+
+    Returns:
+      (n,) bool, True for white space.
+    """
+    return _SPACES[np.minimum(codes, _LAST_SPACE + 1)]

@@ -17,9 +17,13 @@ import numpy as np
 
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
-from lowrank_jax.data.characters import as_characters, code_points
 from lowrank_jax.data.corpus import Corpus
-from lowrank_jax.data.files import read_text, source_name
+from lowrank_jax.data.files import (
+    as_characters,
+    code_points,
+    read_text,
+    source_name,
+)
 
 __all__ = ["read_nettalk"]
 

@@ -12,14 +12,15 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.data.characters import (
+from lowrank_jax.data.characters import character_columns
+from lowrank_jax.data.corpus import Corpus
+from lowrank_jax.data.files import (
     as_characters,
-    character_columns,
     code_points,
     is_space,
+    read_text,
+    source_name,
 )
-from lowrank_jax.data.corpus import Corpus
-from lowrank_jax.data.files import read_text, source_name
 
 __all__ = [
     "labels_from_words",

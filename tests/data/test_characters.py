@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lowrank_jax.data import CHARACTER_CLASSES, character_classes
-from lowrank_jax.data.characters import as_characters, code_points, is_space
+from lowrank_jax.data.files import as_characters, code_points, is_space
 
 
 def test_code_points_and_characters_are_inverse():
