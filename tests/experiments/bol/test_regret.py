@@ -8,7 +8,7 @@ import numpy as np
 
 from experiments.bol import regret
 from lowrank_jax import loops, streams
-from lowrank_jax.certify.regret import conjugate
+from lowrank_jax.certify import conjugate
 from lowrank_jax.online import bol
 from tests.online.tasks import random_task
 

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowrank_jax import loops, streams
-from lowrank_jax.certify import regret
+from lowrank_jax import certify, loops, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.estimators import labelling
@@ -111,7 +110,7 @@ def test_block_conjugate_tends_to_that_of_the_svd(rank):
     labels = sequences.space.num_labels
     expected = (values**2).sum() + (state.params.table[:, :labels] ** 2).sum()
     expected = (expected + (state.params.transitions**2).sum()) / 2
-    np.testing.assert_allclose(regret.conjugate(state).value, expected, rtol=1e-10)
+    np.testing.assert_allclose(certify.conjugate(state).value, expected, rtol=1e-10)
     np.testing.assert_allclose(trace.conjugate[-1], expected, rtol=1e-3)
     assert trace.conjugate[-1] <= expected * (1 + 1e-12)  # a lower bound
     assert (trace.bregman >= -1e-9).all()  # DR-B4: F* is convex
@@ -191,7 +190,7 @@ def test_exact_uses_one_block_only(averaging):
         np.testing.assert_allclose((w**2).sum(), both[0] ** 2, rtol=1e-10)
         assert info.bregman >= -1e-9
     np.testing.assert_allclose(
-        regret.conjugate(state).value, info.conjugate, rtol=1e-10
+        certify.conjugate(state).value, info.conjugate, rtol=1e-10
     )
     final = first_order(bol.final_params(state), labels)
     assert np.isfinite(final).all()
