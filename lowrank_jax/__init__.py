@@ -12,8 +12,8 @@ from typing import Any
 from lowrank_jax import lazy
 
 _LAYERS = (
-    "batch certify checks data decode estimators features linalg loops metrics models "
-    "online plots sharding store streams testing theory types verify"
+    "batch certify checks data decode estimators export features linalg loops metrics "
+    "models online plots sharding store streams testing theory types verify"
 ).split()
 
 _HELD = {

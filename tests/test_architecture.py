@@ -35,6 +35,7 @@ ALLOWED = {
     "batch": KERNELS,
     "loops": f"{HOST} types streams",
     "sharding": DEVICE,
+    "export": f"{HOST} types",
     "testing": f"{HOST} types streams loops",
     "theory": f"{KERNELS} batch",
     "certify": f"{KERNELS} online loops theory",

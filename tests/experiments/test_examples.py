@@ -1,6 +1,8 @@
 """The example scripts run as they are and say what they promise."""
 
+import ast
 import pathlib
+import re
 import runpy
 
 import jax
@@ -11,7 +13,17 @@ WORDS = {
     "bol_in_your_scan": "frozen with",
     "sweep_by_vmap": "No prediction depends on C",
     "custom_prox": "least weight 0.000",
-    "certificate_for_your_mirror_map": ": holds",
+    "your_mirror_map": ": holds",
+    "your_learner": "the contract holds",
+    "optax_through_the_model": "of the labels of unseen sentences",
+    "structured_layer": "with the layer",
+    "shard_and_export": "bytes equal to the bit: True",
+    "automaton_and_dense_lists": "automaton of 7 states",
+}
+
+FALLS = {
+    "optax_through_the_model": r"loss ([\d.]+) at first, ([\d.]+) at last",
+    "structured_layer": r"([\d.]+) % position by position, ([\d.]+) % with",
 }
 
 
@@ -30,4 +42,14 @@ def test_example_runs(name, capsys):
         module["main"]()
     out = capsys.readouterr().out
     assert WORDS[name] in out
-    assert "NOT HOLD" not in out
+    assert "NOT HOLD" not in out and "bit: False" not in out
+    if name in FALLS:  # the second number is the better one
+        first, last = map(float, re.findall(FALLS[name], out)[0])
+        assert last < 0.8 * first
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_example_is_short(name):
+    tree = ast.parse((FOLDER / f"{name}.py").read_text(encoding="utf-8"))
+    lines = ast.unparse(ast.Module(tree.body[1:], [])).splitlines()
+    assert 15 <= len([line for line in lines if line.strip()]) <= 60
