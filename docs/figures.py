@@ -111,12 +111,6 @@ def summary() -> str:
     )
     sequence, matrices = load("bench-sequence"), load("bench-sblr")
     passes, decoding = sequence["seconds_per_pass"], sequence["decoding"]
-    sparse = {row["name"]: row for row in matrices["sparse"][0]["rows"]}
-    quickest = min(
-        row["seconds"]
-        for name, row in sparse.items()
-        if name.startswith(("proximal Newton", "FISTA")) and row["seconds"]
-    )
     grid, words, lists = matrices["grid"], load("bench-smm"), load("bench-tm")
     tagging = words["tagging"]
     against = lists["against_numpy"]
@@ -146,12 +140,6 @@ def summary() -> str:
             f"cross-validation, {grid['num_fits']:,} fits",
             f"{grid['fits_per_second']:.0f} fits/s",
             f"scikit-learn saga {grid['peer_fits_per_second']:.1f} fits/s",
-        ],
-        [
-            "",
-            "sparse logistic regression, one fit",
-            f"{quickest:.3f} s",
-            f"liblinear {sparse['scikit-learn liblinear']['seconds']:.3f} s",
         ],
         [
             "SMM",

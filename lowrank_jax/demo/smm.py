@@ -1,7 +1,7 @@
 """Words: spectral max-margin tagging beside other penalties.
 
-The words are made by a hidden automaton of few states (`data.made.words`): a letter
-sounds differently in each state, and the letters about it tell which.
+A hidden automaton of few states makes the words (`data.made.words`). The sound of a
+letter depends on the state, and the neighbouring letters reveal the state.
 """
 
 import html

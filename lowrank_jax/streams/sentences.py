@@ -3,8 +3,9 @@
 A corpus lies on the device as flat arrays over all tokens. One example is a window of
 fixed size that begins at the start of its sentence, and its true length. So one
 compiled program serves sentences of all lengths, and nothing is padded. `fill` works on
-a window a few positions at a time, up to the true length: one position at a time pays
-the overhead of many small operations, the whole window at once pays for padding.
+a few positions of a window at a time, up to the true length. With one position at a
+time, the overhead of many small operations would dominate. With the whole window at
+once, much of the work would go into padding.
 """
 
 import dataclasses

@@ -2,8 +2,8 @@ r"""What a statement says of given numbers: observed, bound, and whether it hold
 
 A statement is an inequality :math:`a \le b` or an identity :math:`a = b`. Its function
 in `theory` computes both sides from arrays or a trace and hands them to `at_most` or
-`equal`; vectors of them (one per round, one per trial) are decided element by element.
-Where the assumptions are not met the statement is silent, and so `holds`.
+`equal`. Sides with many entries (one per round or per trial) are compared entry by
+entry. If the assumptions are not met, the statement says nothing, so `holds` is True.
 """
 
 from typing import NamedTuple

@@ -2,8 +2,8 @@ r"""Quasi-Newton iterations: OWL-QN, plain L-BFGS, and the L-BFGS of `optax`.
 
 OWL-QN is L-BFGS for a smooth convex loss plus an l1 norm (Andrew and Gao, 2007).
 
-Minimises :math:`F(w) = f(w) + \lambda \|w\|_1`. Within one orthant F is smooth, so an
-iteration (1) takes the pseudo-gradient, the steepest descent of F with its sign turned,
+It minimises :math:`F(w) = f(w) + \lambda \|w\|_1`. Within one orthant F is smooth, so
+an iteration (1) takes the pseudo-gradient, the negative of the steepest descent of F,
 
 .. math:: \diamond_i = \begin{cases}
    g_i + \lambda\operatorname{sign}(w_i) & w_i \ne 0 \\
@@ -12,12 +12,12 @@ iteration (1) takes the pseudo-gradient, the steepest descent of F with its sign
 (2) multiplies it by the L-BFGS inverse Hessian of f, (3) drops the entries of the
 direction that do not go down along :math:`-\diamond`, (4) searches along it from step 1
 by halving, with each point projected onto the orthant of w (of :math:`-\diamond` where
-w is 0): what would change sign becomes 0. That is what makes the solution sparse.
+w is 0). An entry that would change sign becomes 0, which makes the solution sparse.
 
-Without the norm, (1), (3) and the projection fall away and L-BFGS with a search by
-halving is left. For a strictly convex f every pair that is remembered has positive
-curvature. The loss stands in the program of `step` once. `smooth_step`, by
-`optax.lbfgs`, has it three times: prefer `step` where the loss takes long to compile.
+Without the norm, (1), (3) and the projection disappear, and L-BFGS with a search by
+halving remains. For a strictly convex f every remembered pair has positive curvature.
+The program of `step` contains the loss once. The program of `smooth_step`, which uses
+`optax.lbfgs`, contains it three times. If the loss takes long to compile, use `step`.
 """
 
 from collections.abc import Callable

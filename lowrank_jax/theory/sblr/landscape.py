@@ -3,9 +3,10 @@ r"""What the objective of sparse bilinear logistic regression looks like.
 .. math:: F(U, V, b) = \ell(U, V, b) + \mu_1\|U\|_1 + \tfrac{\mu_2}2\|U\|_F^2
    + \nu_1\|V\|_1 + \tfrac{\nu_2}2\|V\|_F^2   \qquad\text{(SBLR-Eq4, Eq5)}
 
-Where it has a solution (SBLR-A4.1, R4.1), why 0 is stationary (Eq3), which start goes
-downhill (I1), how factors are balanced (DR-S4), how steep F is near a minimum (DR-S5),
-when a minimum is global (DR-S7). Two classes where no shape says otherwise.
+The functions show where F has a solution (SBLR-A4.1, R4.1), why 0 is stationary (Eq3),
+which start goes downhill (I1), how factors are balanced (DR-S4), how steep F is near a
+minimum (DR-S5) and when a minimum is global (DR-S7). Unless a shape says otherwise,
+there are two classes.
 """
 
 from typing import NamedTuple

@@ -1,8 +1,9 @@
 r"""What can be said of a run of sparse bilinear logistic regression once it has ended.
 
-Its linear rate, predicted and observed (DR-S6); whether its limit is a global minimum
-(DR-S7); whether the assumptions of the convergence theorems hold (SBLR-A4.1, R4.1); how
-well the factors are balanced (DR-S4). Functions of the host, on arrays of any learner.
+The functions tell the linear rate, predicted and observed (DR-S6), whether the limit is
+a global minimum (DR-S7), whether the assumptions of the convergence theorems hold
+(SBLR-A4.1, R4.1), and how well the factors are balanced (DR-S4). They run on the host
+and take arrays of any learner.
 """
 
 from collections.abc import Callable

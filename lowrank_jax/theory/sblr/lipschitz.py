@@ -1,14 +1,15 @@
 r"""How fast the gradient of the logistic loss changes (SBLR-L3.1, L6.1, DR-S1, S2).
 
-With one block fixed the scores are linear in the other block and the offsets, and the
-gradient depends on the scores through the shares :math:`p_{ic}` alone:
+If one block is fixed, the scores are linear in the other block and the offsets. The
+gradient depends on the scores only through the shares :math:`p_{ic}`:
 
 .. math:: \nabla(z + d) - \nabla(z) = \sum_i \omega_i \sum_c
    \big(p_{ic}(z + d) - p_{ic}(z)\big)\, a_{ic}, \qquad
    a_{ic} = (\operatorname{vec}(X_i V_c), 1)
 
-Every function computes that change without cancellation, so that moves of any size
-can be tried, and compares its length with a constant times the length of the move.
+Every function computes this change without cancellation, so moves of any size can be
+tried. It compares the length of the change with a constant times the length of the
+move.
 """
 
 from typing import NamedTuple

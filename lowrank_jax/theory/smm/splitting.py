@@ -1,14 +1,14 @@
 r"""Guarantees of spectral max-margin tagging (SMM, section 3.4).
 
-The objective is :math:`F(H) = f(H) + \tau R(H)`, f the sum of structured hinges. An
-optimal point of a proximal problem is told by its duality gap: for
-:math:`\min_X q\|X - Z\|^2 + s R(X)` divide by 2q, so that :math:`t = s/2q`, and
+The objective is :math:`F(H) = f(H) + \tau R(H)`, with f the sum of structured hinges.
+The duality gap tells whether a point solves a proximal problem. Divide
+:math:`\min_X q\|X - Z\|^2 + s R(X)` by 2q and set :math:`t = s/2q`. Then
 
 .. math:: \tfrac12\|X - Z\|^2 + tR(X) \;\ge\;
           \langle\Lambda, Z\rangle - \tfrac12\|\Lambda\|^2 - (tR)^*(\Lambda)
 
-for every X and :math:`\Lambda`. Here :math:`\Lambda = Z - X`, made feasible; then both
-sides are equal if X is the solution, and only then.
+for every X and :math:`\Lambda`. The functions here take :math:`\Lambda = Z - X`, made
+feasible. With it, both sides are equal if and only if X is the solution.
 """
 
 import jax

@@ -5,9 +5,9 @@ A model of n states scores a string by
 :math:`H(u, v) = F(uv)` is the product of a matrix with n columns (the rows
 :math:`\alpha^\top A_u`) and one with n rows (:math:`A_v\beta`).
 
-A word on SMM-Eq4, which has no certificate: the string :math:`x_{t-k:t}` has k + 1
-symbols, so a decoder over such factors costs :math:`O(T|Y|^{k+1})`, not
-:math:`O(T|Y|^k)`; here `order` is the number of symbols.
+SMM-Eq4 has no certificate. The string :math:`x_{t-k:t}` has k + 1 symbols, so a decoder
+over such factors costs :math:`O(T|Y|^{k+1})`, not :math:`O(T|Y|^k)`. In this library,
+`order` is the number of symbols.
 """
 
 import jax
