@@ -22,7 +22,17 @@ from lowrank_jax.streams import sentences
 from lowrank_jax.streams.whole import Whole
 from lowrank_jax.types import Learner, Stream
 
-__all__ = ["Pass", "converge", "order_of", "pass_order", "passes", "run", "train"]
+__all__ = [
+    "Pass",
+    "as_stream",
+    "converge",
+    "pass_order",
+    "passes",
+    "run",
+    "start",
+    "sweep",
+    "train",
+]
 
 
 def run(
@@ -49,17 +59,47 @@ def run(
     return lax.scan(round_of, state, order)
 
 
-def order_of(key: jax.Array, index: int, num_examples: int) -> jax.Array:
-    """Return the order of pass `index`, a shuffle that depends on arguments only."""
+@functools.partial(jax.jit, static_argnums=2)
+def pass_order(key: jax.Array, index: int, num_examples: int) -> jax.Array:
+    """Return the order of pass `index`, a shuffle that depends on arguments only.
+
+    `passes`, `train` and `sweep` with this key run the examples in this order.
+    """
     return jax.random.permutation(
-        jax.random.fold_in(key, index), jnp.arange(num_examples, dtype=jnp.int32)
+        jax.random.fold_in(jax.random.split(key)[1], index),
+        jnp.arange(num_examples, dtype=jnp.int32),
     )
 
 
-@functools.partial(jax.jit, static_argnums=2)
-def pass_order(key: jax.Array, index: int, num_examples: int) -> jax.Array:
-    """Return the order of a pass of `passes` or `train` with this key."""
-    return order_of(jax.random.split(key)[1], index, num_examples)
+def as_stream(data: Any) -> Stream:
+    """Return a stream of the data, which may be a stream already.
+
+    Args:
+      data: Stream; sentences as `features` gives them; or a pytree of examples of one
+        shape, stacked along the first axis of each leaf.
+    """
+    if isinstance(data, Sequences | Corpus):  # of a corpus an error says what to do
+        return sentences.stream(data)
+    if hasattr(data, "num_examples") and hasattr(data, "example"):
+        return data
+    from lowrank_jax.streams.stacked import Stacked  # a sentence needs no more files
+
+    return Stacked(data)
+
+
+def start(learner: Learner, data: Any, *, key: jax.Array) -> Any:
+    """Return the state that `passes` and `train` start from with this key.
+
+    Args:
+      learner: Learner of `online`, or of `batch` if the stream is a `streams.Whole`.
+      data: Data as `as_stream` takes them.
+      key: Random key of the run.
+    """
+    stream = as_stream(data)
+    stream.check()
+    is_whole = isinstance(stream, Whole)
+    key_start = key if is_whole else jax.random.split(key)[0]
+    return _start(learner, key_start, stream)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -95,7 +135,7 @@ class Pass(NamedTuple):
 
 def passes(
     learner: Learner,
-    stream: Stream,
+    stream: Any,
     *,
     key: jax.Array,
     num_passes: int,
@@ -112,7 +152,7 @@ def passes(
 
     Args:
       learner: Learner of `online`, or of `batch` if the stream is a `streams.Whole`.
-      stream: Examples.
+      stream: Examples, as `as_stream` takes them.
       key: Random key of the start and of the shuffles.
       num_passes: Number of passes in all, including those before `first_pass`.
       state: State to resume from; None starts anew. Its buffers are donated.
@@ -126,6 +166,7 @@ def passes(
     checks.whole(least=0, first_pass=first_pass)
     if every is not None:
         checks.whole(every=every)
+    stream = as_stream(stream)
     stream.check()
     is_whole, size = isinstance(stream, Whole), stream.num_examples
     began = time.perf_counter()
@@ -162,7 +203,7 @@ def passes(
 
 def train(
     learner: Learner,
-    stream: Stream | Sequences,
+    stream: Any,
     *,
     key: jax.Array,
     num_passes: int,
@@ -172,19 +213,67 @@ def train(
 
     Args:
       learner: Learner of `online`.
-      stream: Examples, or sentences as `features` gives them.
+      stream: Examples, as `as_stream` takes them: a stream, sentences, or a pytree of
+        stacked examples.
       key: Random key of the start and of the shuffles.
       num_passes: Number of passes.
       on_pass: Function called after each pass.
     """
-    if isinstance(stream, Sequences | Corpus):  # of a corpus an error says what to do
-        stream = sentences.stream(stream)
     traces = []
     for done in passes(learner, stream, key=key, num_passes=num_passes):
         traces.append(done.trace)
         if on_pass is not None:
             on_pass(done)
     return done.state, _concatenate(traces)
+
+
+def sweep(
+    learner_of: Callable[[Any], Learner],
+    values: Any,
+    data: Any,
+    key: jax.Array,
+    *,
+    num_passes: int = 1,
+    keep: Callable[[Any, Any], Any] | None = None,
+) -> Any:
+    """Train one learner per value of a hyper-parameter, all from the same key.
+
+    One program is compiled for all values. On a CPU the runs go one after the other
+    (`lax.map`), because `vmap` over a sequence learner makes each round pay for the
+    longest sentence and for both sides of each branch. Elsewhere they go side by side.
+
+    Args:
+      learner_of: Function from one value to a learner. The value is traced, so it may
+        set real hyper-parameters (a step size), not shapes or names.
+      values: Pytree of values, stacked along the first axis of each leaf.
+      data: Data as `as_stream` takes them.
+      key: Random key of the starts and of the shuffles, as in `train`.
+      num_passes: Number of passes.
+      keep: Function of the final state and the trace of a run that returns what to
+        keep. None keeps both, which for large tables is much.
+
+    Returns:
+      What `keep` returns, stacked over the values.
+    """
+    checks.whole(num_passes=num_passes)
+    stream = as_stream(data)
+    stream.check()
+    size = stream.num_examples
+
+    def one(value: Any, stream: Stream, key: jax.Array) -> Any:
+        learner = learner_of(value)
+        state = learner.init(jax.random.split(key)[0], stream.example(0))
+        orders = [pass_order(key, index, size) for index in range(num_passes)]
+        state, trace = run(learner, state, stream, jnp.concatenate(orders))
+        return (state, trace) if keep is None else keep(state, trace)
+
+    @jax.jit
+    def all_of(values: Any, stream: Stream, key: jax.Array) -> Any:
+        if jax.default_backend() == "cpu":
+            return lax.map(lambda value: one(value, stream, key), values)
+        return jax.vmap(lambda value: one(value, stream, key))(values)
+
+    return all_of(values, stream, key)
 
 
 def converge(

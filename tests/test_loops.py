@@ -1,5 +1,6 @@
 """Streams, passes and prediction: order, resuming, padding."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +11,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.estimators import labelling
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online import bol, perceptron
+from lowrank_jax.online.bol import dense
 from tests.online import twins
 from tests.online.tasks import random_task
 
@@ -76,11 +78,11 @@ def test_going_on_from_a_pass_gives_the_same_bits(module):
 
 def test_each_pass_is_a_shuffle_of_its_own():
     key = jax.random.key(0)
-    orders = [np.asarray(loops.order_of(key, index, 50)) for index in range(3)]
+    orders = [np.asarray(loops.pass_order(key, index, 50)) for index in range(3)]
     for order in orders:
         assert sorted(order.tolist()) == list(range(50))
     assert (orders[0] != orders[1]).any() and (orders[1] != orders[2]).any()
-    np.testing.assert_array_equal(orders[2], loops.order_of(key, 2, 50))
+    np.testing.assert_array_equal(orders[2], loops.pass_order(key, 2, 50))
 
 
 @pytest.mark.parametrize("orders", [("0", "0"), ("01", "1")])
@@ -134,3 +136,72 @@ def test_without_jit_a_run_is_the_same():
     with jax.disable_jit():
         _, slow = loops.train(learner, sequences, key=key, num_passes=1)
     np.testing.assert_array_equal(fast.num_wrong, slow.num_wrong)
+
+
+def own_run(learner, data, key, num_passes):
+    """Train as a user would, by a scan of one's own."""
+    stream = loops.as_stream(data)
+    state = loops.start(learner, stream, key=key)
+
+    @jax.jit
+    def one_pass(state, stream, order):
+        def round_of(state, index):
+            return learner.update(state, stream.example(index))
+
+        return jax.lax.scan(round_of, state, order)
+
+    traces = []
+    for index in range(num_passes):
+        order = loops.pass_order(key, index, stream.num_examples)
+        state, trace = one_pass(state, stream, order)
+        traces.append(jax.device_get(trace))
+    return state, jax.tree.map(lambda *parts: np.concatenate(parts), *traces)
+
+
+def test_a_scan_of_ones_own_gives_the_bits_of_train():
+    sequences, key = (
+        random_task(("01", "0", "1"), has_transitions=True),
+        jax.random.key(4),
+    )
+    for learner in (bol.learner(), perceptron.learner()):
+        expected = loops.train(learner, sequences, key=key, num_passes=2)
+        assert_same_bits(own_run(learner, sequences, key, 2), expected)
+
+
+def test_stacked_examples_are_a_stream():
+    """A pytree of arrays is trained on as it is."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(20, 4, 3)), rng.choice([-1.0, 1.0], 20)
+    choices = jax.vmap(dense.binary)(jnp.asarray(x), jnp.asarray(y))
+    learner, key = dense.learner(), jax.random.key(0)
+    found = loops.train(learner, choices, key=key, num_passes=2)
+    expected = loops.train(learner, streams.Stacked(choices), key=key, num_passes=2)
+    assert_same_bits(found, expected)
+    assert_same_bits(own_run(learner, choices, key, 2), expected)
+    with pytest.raises(InputError, match="got a str"):
+        loops.train(learner, ["no", "arrays"], key=key, num_passes=1)
+
+
+@pytest.mark.parametrize("backend", ["cpu", "gpu"])
+def test_a_sweep_equals_one_run_per_value(backend, monkeypatch):
+    """Both forms: `lax.map` of the CPU, and `vmap` of other platforms."""
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    sequences, key = random_task(("01", "0")), jax.random.key(1)
+    values = jnp.array([0.25, 1.0, 2.0])
+    num_traces = []
+
+    def learner_of(value):
+        num_traces.append(value)
+        return perceptron.learner(step_size=value, dtype=jnp.float64)
+
+    states, traces = loops.sweep(learner_of, values, sequences, key, num_passes=2)
+    assert len(num_traces) <= 2  # traced, not run once per value
+    for i, value in enumerate(values.tolist()):
+        learner = perceptron.learner(step_size=value, dtype=jnp.float64)
+        state, trace = loops.train(learner, sequences, key=key, num_passes=2)
+        mine = jax.tree.map(lambda part, i=i: part[i], (states, traces))
+        chex.assert_trees_all_close(mine, (state, trace), rtol=1e-12)
+    losses = loops.sweep(
+        learner_of, values, sequences, key, keep=lambda _, trace: trace.loss.sum()
+    )
+    assert losses.shape == (3,)

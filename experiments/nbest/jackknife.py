@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.orders import shuffled
 from lowrank_jax import checks, loops, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Sequences, Space
@@ -124,7 +125,7 @@ def train_base(
     init, run, final = _programs()
     state = init(key, stream.example(0))
     for index in range(num_passes):
-        shuffle = np.asarray(loops.order_of(key, index, len(sentences)))
+        shuffle = np.asarray(shuffled(key, index, len(sentences)))
         state = run(state, stream, jnp.asarray(sentences[shuffle], jnp.int32))
     return final(state)
 

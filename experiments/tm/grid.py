@@ -19,6 +19,7 @@ import numpy as np
 from jax import lax
 
 from experiments import nbest
+from experiments.orders import shuffled
 from experiments.protocol import Say
 from lowrank_jax import loops, streams
 from lowrank_jax.features import mapping
@@ -248,7 +249,7 @@ def _compiled(step: Any, *given: Any) -> Any:
 
 
 def _orders(keys: jax.Array, index: int, size: int) -> jax.Array:
-    return jax.vmap(lambda key: loops.order_of(key, index, size))(keys)
+    return jax.vmap(lambda key: shuffled(key, index, size))(keys)
 
 
 @functools.lru_cache(maxsize=32)
@@ -323,7 +324,7 @@ def linear_passes(
     key = jax.random.split(jax.random.key(seed))[1]
     state, index = start(corpus), 0
     while True:
-        order = loops.order_of(key, index, size).block_until_ready()
+        order = shuffled(key, index, size).block_until_ready()
         began, mistakes = time.perf_counter(), 0
         for first in range(0, size, task.num_rounds):
             part = order[first : first + task.num_rounds]

@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING
 from lowrank_jax import lazy
 
 if TYPE_CHECKING:
+    from lowrank_jax.decode.batch import (
+        entropy_batch,
+        k_best_paths_batch,
+        path_score_batch,
+        sample_path_batch,
+    )
     from lowrank_jax.decode.cost import (
         hamming_cost,
         loss_augmented_path,
@@ -40,6 +46,7 @@ if TYPE_CHECKING:
     from lowrank_jax.decode.viterbi_batch import best_path_batch
 
 _MODULES = {
+    "batch": "entropy_batch k_best_paths_batch path_score_batch sample_path_batch",
     "cost": "hamming_cost loss_augmented_path pair_counts path_score",
     "forward_backward": "Marginals entropy log_partition marginals sample_path",
     "k_best": "Paths k_best_paths",

@@ -27,7 +27,7 @@ import numpy as np
 from jax import lax
 
 from lowrank_jax.decode.forward_backward import log_partition, marginals
-from lowrank_jax.decode.scores import Scores, check_batch, is_inside
+from lowrank_jax.decode.scores import Scores, as_batch, is_inside
 
 __all__ = ["BatchMarginals", "log_partition_batch", "marginals_batch", "safe_spread"]
 
@@ -64,28 +64,25 @@ def safe_spread(num_labels: int, dtype: jax.typing.DTypeLike) -> float:
 
 
 def log_partition_batch(
-    unary: jax.Array,
-    pairwise: jax.Array,
-    lengths: jax.Array,
+    scores: Scores,
+    lengths: jax.Array | None = None,
     *,
     is_safe: bool = False,
 ) -> jax.Array:
     """Return log Z of each sentence, differentiable; `vmap(log_partition)`, but faster.
 
     Args:
-      unary: (B, L, S) scores.
-      pairwise: (S, S+1) shared by all, or (B, L, S, S+1).
-      lengths: (B,) true lengths.
+      scores: `Scores` of all sentences: unary (B, L, S); pairwise (S, S+1), shared by
+        all, or (B, L, S, S+1).
+      lengths: (B,) true lengths; None means all L positions.
       is_safe: True if the spread is known to be at most `safe_spread`; then the
         logarithmic form is not compiled. Static.
 
     Returns:
       (B,) logarithms; 0 for an empty sentence.
     """
-    unary, pairwise = jnp.asarray(unary), jnp.asarray(pairwise)
-    axis = None if check_batch(unary, pairwise) else 0
-    pairwise = pairwise[..., : unary.shape[2] + 1]
-    lengths = jnp.asarray(lengths).astype(jnp.int32)
+    (unary, pairwise), lengths, is_shared = as_batch(scores, lengths)
+    axis, pairwise = None if is_shared else 0, pairwise[..., : unary.shape[2] + 1]
 
     def fast(unary: jax.Array, pairwise: jax.Array) -> jax.Array:
         run = jax.vmap(_forward, in_axes=(0, axis, 0))
@@ -103,28 +100,25 @@ def log_partition_batch(
 
 
 def marginals_batch(
-    unary: jax.Array,
-    pairwise: jax.Array,
-    lengths: jax.Array,
+    scores: Scores,
+    lengths: jax.Array | None = None,
     *,
     is_safe: bool = False,
 ) -> BatchMarginals:
     """Return the marginals of each sentence; `vmap(marginals)`, but faster.
 
     Args:
-      unary: (B, L, S) scores.
-      pairwise: (S, S+1) shared by all, or (B, L, S, S+1).
-      lengths: (B,) true lengths.
+      scores: `Scores` of all sentences: unary (B, L, S); pairwise (S, S+1), shared by
+        all, or (B, L, S, S+1).
+      lengths: (B,) true lengths; None means all L positions.
       is_safe: True if the spread is known to be at most `safe_spread`; then the
         logarithmic form is not compiled, which halves the time to compile. Static.
 
     Returns:
       `BatchMarginals`; these are the gradients of the sum of `log_partition_batch`.
     """
-    unary, pairwise = jnp.asarray(unary), jnp.asarray(pairwise)
-    axis = None if check_batch(unary, pairwise) else 0
-    pairwise = pairwise[..., : unary.shape[2] + 1]
-    lengths = jnp.asarray(lengths).astype(jnp.int32)
+    (unary, pairwise), lengths, is_shared = as_batch(scores, lengths)
+    axis, pairwise = None if is_shared else 0, pairwise[..., : unary.shape[2] + 1]
     run = _shared if axis is None else _per_position
 
     def slow(unary: jax.Array, pairwise: jax.Array, n: jax.Array) -> BatchMarginals:

@@ -84,15 +84,25 @@ def as_scores(scores: Scores, allowed: jax.Array | None = None) -> Scores:
     return Scores(forbid(unary, allowed), pairwise)
 
 
-def check_batch(unary: jax.Array, pairwise: jax.Array) -> bool:
-    """Check the shapes of many sentences' scores; return whether pairs are shared.
+def as_batch(
+    scores: Scores, lengths: jax.Array | None
+) -> tuple[Scores, jax.Array, bool]:
+    """Check many sentences' scores; return them, their lengths, and are pairs shared.
 
     Shapes are `unary` (B, L, S) and `pairwise` (S, S+1) or (B, L, S, S+1).
     """
+    unary, pairwise = jnp.asarray(scores.unary), jnp.asarray(scores.pairwise)
     if unary.ndim != 3 or 0 in unary.shape:
         raise InputError(f"`unary` must have shape (B, L, S), got {unary.shape}.")
     _check_pairwise(unary, pairwise)
-    return pairwise.ndim == 2
+    if lengths is None:
+        lengths = jnp.full(unary.shape[:1], unary.shape[1], jnp.int32)
+    lengths = jnp.asarray(lengths).astype(jnp.int32)
+    if lengths.shape != unary.shape[:1]:
+        raise InputError(
+            f"`lengths` must have shape {unary.shape[:1]}, got {lengths.shape}."
+        )
+    return Scores(unary, pairwise), lengths, pairwise.ndim == 2
 
 
 def _check_pairwise(unary: jax.Array, pairwise: jax.Array) -> None:

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lowrank_jax.decode.scores import Path, check_batch, forbid
+from lowrank_jax.decode.scores import Path, Scores, as_batch, forbid
 
 __all__ = ["best_path_batch"]
 
@@ -29,8 +29,7 @@ _MOST_UNROLLED = 128  # labels; beyond that a reduction, as compilation would ta
 
 
 def best_path_batch(
-    unary: jax.Array,
-    pairwise: jax.Array,
+    scores: Scores,
     lengths: jax.Array | None = None,
     *,
     allowed: jax.Array | None = None,
@@ -38,20 +37,16 @@ def best_path_batch(
     """Find the best label sequence of each sentence; equals ``vmap(best_path)``.
 
     Args:
-      unary: (B, L, S) scores.
-      pairwise: (S, S+1) shared by all, or (B, L, S, S+1).
+      scores: `Scores` of all sentences: unary (B, L, S); pairwise (S, S+1), shared by
+        all, or (B, L, S, S+1).
       lengths: (B,) true lengths; None means all L positions.
       allowed: (B, L, S) booleans, False forbids a label.
 
     Returns:
       `Path` with labels (B, L) int32 and scores (B,).
     """
-    unary, pairwise = jnp.asarray(unary), jnp.asarray(pairwise)
-    is_shared = check_batch(unary, pairwise)
-    num_sentences, num_positions, _ = unary.shape
-    if lengths is None:
-        lengths = jnp.full((num_sentences,), num_positions, jnp.int32)
-    unary, lengths = forbid(unary, allowed), jnp.asarray(lengths).astype(jnp.int32)
+    (unary, pairwise), lengths, is_shared = as_batch(scores, lengths)
+    unary = forbid(unary, allowed)
     decode = _shared if is_shared else _per_position
     return decode(unary, pairwise, lengths)
 

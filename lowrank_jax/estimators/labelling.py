@@ -67,7 +67,7 @@ def _predict_padded(
         lambda part: part.reshape(num_sentences, num_positions, *part.shape[1:]), found
     )
     scores = model.with_transitions(params, *found)
-    return decode.best_path_batch(scores.unary, scores.pairwise, lengths).labels
+    return decode.best_path_batch(scores, lengths).labels
 
 
 def predict_batch(

@@ -32,7 +32,14 @@ class Stacked:
 
     def check(self) -> None:
         """Raise `InputError` unless all leaves have the same number of examples."""
-        sizes = {leaf.shape[:1] for leaf in jax.tree.leaves(self.examples)}
+        leaves = jax.tree.leaves(self.examples)
+        odd = [leaf for leaf in leaves if not hasattr(leaf, "shape")]
+        if odd:
+            raise InputError(
+                "Examples must be a stream, encoded sentences (`Sequences`) or a tree "
+                f"of arrays, got a {type(odd[0]).__name__}."
+            )
+        sizes = {leaf.shape[:1] for leaf in leaves}
         if len(sizes) != 1 or () in sizes or (0,) in sizes:
             raise InputError(
                 "`examples` must have leaves with one common first axis, of at least "

@@ -11,13 +11,16 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.decode import Scores
 from tests.decode.examples import LENGTHS, NUM_POSITIONS, jax_scores, random_batch
 
-run = jax.jit(decode.marginals_batch)
+
+@jax.jit
+def run(unary, pairwise, lengths):
+    return decode.marginals_batch(Scores(unary, pairwise), lengths)
 
 
 @jax.jit
 def gradients(unary, pairwise, lengths, weights):
     def total(unary, pairwise):
-        each = decode.log_partition_batch(unary, pairwise, lengths)
+        each = decode.log_partition_batch(Scores(unary, pairwise), lengths)
         return jnp.vdot(each, weights)
 
     return jax.value_and_grad(total, argnums=(0, 1))(unary, pairwise)
@@ -85,12 +88,12 @@ def test_scores_known_to_be_safe_need_no_logarithmic_form():
             decode.log_partition_batch(*args, is_safe=True),
         )
     )
-    found, total = run_safe(*scores, LENGTHS)
+    found, total = run_safe(scores, LENGTHS)
     expected = run(*scores, LENGTHS)
     near = functools.partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-10)
     jax.tree.map(near, found, expected)
     near(total, expected.log_partition)
-    assert "cond" not in str(jax.make_jaxpr(run_safe)(*scores, LENGTHS))
+    assert "cond" not in str(jax.make_jaxpr(run_safe)(scores, LENGTHS))
 
 
 @pytest.mark.parametrize(("num_labels", "is_shared"), [(3, True), (2, False)])
@@ -173,6 +176,7 @@ def test_scaled_form_lowers_for_cpu_cuda_and_tpu():
 
 def test_bad_shapes_are_named():
     with pytest.raises(InputError, match="unary.*shape"):
-        decode.marginals_batch(jnp.zeros((4, 3)), jnp.zeros((3, 4)), LENGTHS)
+        decode.marginals_batch(Scores(jnp.zeros((4, 3)), jnp.zeros((3, 4))), LENGTHS)
     with pytest.raises(InputError, match="pairwise.*shape"):
-        decode.log_partition_batch(jnp.zeros((7, 4, 3)), jnp.zeros((4, 3, 4)), LENGTHS)
+        scores = Scores(jnp.zeros((7, 4, 3)), jnp.zeros((4, 3, 4)))
+        decode.log_partition_batch(scores, LENGTHS)

@@ -18,7 +18,10 @@ from tests.decode.examples import (
     random_scores,
 )
 
-run = jax.jit(decode.best_path_batch)
+
+@jax.jit
+def run(unary, pairwise, lengths=None, allowed=None):
+    return decode.best_path_batch(Scores(unary, pairwise), lengths, allowed=allowed)
 
 
 def check(unary, pairwise, lengths, dtype="float64", allowed=None):
@@ -86,7 +89,7 @@ def test_many_labels_give_the_same_by_reductions(is_shared, monkeypatch):
     scores = jax_scores(*random_batch(3, is_shared=is_shared))
     unrolled = run(*scores, LENGTHS)
     monkeypatch.setattr(viterbi_batch, "_MOST_UNROLLED", 2)
-    reduced = jax.jit(functools.partial(decode.best_path_batch))(*scores, LENGTHS)
+    reduced = jax.jit(functools.partial(decode.best_path_batch))(scores, LENGTHS)
     np.testing.assert_array_equal(reduced.labels, unrolled.labels)
     np.testing.assert_array_equal(reduced.score, unrolled.score)
 
@@ -127,6 +130,6 @@ def test_batch_lowers_for_cpu_cuda_and_tpu(pairwise_shape):
 
 def test_bad_shapes_are_named():
     with pytest.raises(InputError, match="unary.*shape"):
-        decode.best_path_batch(jnp.zeros((4, 3)), jnp.zeros((3, 4)))
+        decode.best_path_batch(Scores(jnp.zeros((4, 3)), jnp.zeros((3, 4))))
     with pytest.raises(InputError, match="pairwise.*shape"):
-        decode.best_path_batch(jnp.zeros((2, 4, 3)), jnp.zeros((4, 3, 4)))
+        decode.best_path_batch(Scores(jnp.zeros((2, 4, 3)), jnp.zeros((4, 3, 4))))

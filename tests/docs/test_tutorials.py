@@ -94,11 +94,19 @@ def research(text):
         assert last < share * first
 
 
+def running(text):
+    assert "same bits: True" in text and "holds: True" in text
+    curves = numbers(r"\n([\d.e+-]+) ([\d.e+-]+) ([\d.e+-]+) ([\d.e+-]+) holds", text)
+    assert curves == sorted(curves)
+    assert len(re.search(r"mistakes by start: \[(.*)\]", text)[1].split(",")) == 4
+
+
 PAGES = {
     "accelerators.md": accelerators,
     "papers/smm.md": mini_batches,
     "quickstart.md": quickstart,
     "research.md": research,
+    "running.md": running,
     "adding-a-learner.md": adding_a_learner,
     "theory.md": theory,
     "tutorials/bol.md": bol,

@@ -10,9 +10,10 @@ import pytest
 
 FOLDER = pathlib.Path(__file__).parents[2] / "experiments" / "examples"
 WORDS = {
-    "bol_in_your_scan": "frozen with",
-    "sweep_by_vmap": "No prediction depends on C",
-    "custom_prox": "least weight 0.000",
+    "early_stopping": "the bits of loops.train: True",
+    "sblr_path": "strength 0.01: rows [2, 3",
+    "sweep": "fewest in the last pass: start",
+    "verify_bounds": "rounds: True",
     "your_mirror_map": ": holds",
     "your_learner": "the contract holds",
     "optax_through_the_model": "of the labels of unseen sentences",

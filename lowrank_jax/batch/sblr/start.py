@@ -132,9 +132,10 @@ def revive(params: Params, labelled: Labelled, left: Penalty, right: Penalty) ->
     fresh = start_vectors(-slope, rank=rank, num_classes=slope.shape[0])
 
     def sized(size: jax.Array) -> Params:
-        return Params(
-            jnp.where(dead & (size > 0), size * fresh.left, params.left),
-            jnp.where(dead & (size > 0), size * fresh.right, params.right),
+        is_fresh, none = dead & (size != 0), jnp.zeros_like(size)
+        return Params(  # a prox of step 0 brings factors to where the penalty is finite
+            jnp.where(is_fresh, left.prox(size * fresh.left, none), params.left),
+            jnp.where(is_fresh, right.prox(size * fresh.right, none), params.right),
             params.bias,
         )
 
@@ -144,5 +145,6 @@ def revive(params: Params, labelled: Labelled, left: Penalty, right: Penalty) ->
         loss = logistic.loss(scores, labelled.targets, labelled.weights)
         return loss + left.value(given.left) + right.value(given.right)
 
-    sizes = jnp.concatenate([jnp.zeros(1, slope.dtype), _sizes(slope.dtype)])
+    each = _sizes(slope.dtype)  # (u, v) and (-u, -v) are one W, not one penalty
+    sizes = jnp.concatenate([jnp.zeros(1, slope.dtype), each, -each])
     return sized(sizes[jnp.argmin(jax.lax.map(objective, sizes))])
