@@ -79,7 +79,7 @@ def as_stream(data: Any) -> Stream:
         shape, stacked along the first axis of each leaf.
     """
     if isinstance(data, Sequences | Corpus):  # of a corpus an error says what to do
-        return sentences.stream(data)
+        return sentences.stream(data)  # type: ignore[arg-type]
     if hasattr(data, "num_examples") and hasattr(data, "example"):
         return data
     from lowrank_jax.streams.stacked import Stacked  # a sentence needs no more files
