@@ -11,7 +11,9 @@ __all__ = ["NAMES", "NOT_RUN", "ONE_CORE", "NotRun", "load"]
 NAMES = (
     "bol-table1",
     "bol-fig1",
+    "bol-fig2",
     "bol-fig3",
+    "bol-tasks",
     "bol-regret",
     "sblr-table1",
     "sblr-fig3",

@@ -35,6 +35,8 @@ def bol(text):
     assert regret <= bound
     share = numbers(r"rank one in the perceptron's blocks: ([\d.]+)", text)[0]
     assert 0.25 < share < 1
+    most, measured = numbers(r"expected at most ([\d.]+), measured ([\d.]+)", text)
+    assert 0 < measured < most
 
 
 def sblr(text):

@@ -151,7 +151,7 @@ def test_every_experiment_is_in_its_module_and_listed():
         assert absent.title in text
     assert set(catalogue.ONE_CORE) <= set(catalogue.NAMES)
     resumable = {name for name in catalogue.NAMES if catalogue.load(name).can_resume}
-    assert resumable == {"smm-fig1", "sblr-table4"}
+    assert resumable == {"bol-tasks", "smm-fig1", "sblr-table4"}
 
 
 def test_every_paper_has_its_experiments_and_benches_name_their_peers():
@@ -159,7 +159,7 @@ def test_every_paper_has_its_experiments_and_benches_name_their_peers():
     assert {"sblr-table1", "sblr-fig3", "sblr-table2", "sblr-table4"} <= names
     assert {"tm-table1", "tm-fig3", "tm-fig4"} <= names
     assert {"smm-fig1", "smm-fig2", "smm-operators"} <= names
-    assert {"bol-table1", "bol-fig1", "bol-fig3", "bol-regret"} <= names
+    assert {"bol-table1", "bol-fig1", "bol-fig2", "bol-fig3", "bol-tasks"} <= names
     assert catalogue.load("bench-sblr").needs == {"sklearn": "scikit-learn"}
     for name in ("bench-sequence", "bench-smm"):
         assert catalogue.load(name).needs == {"pycrfsuite": "CRFsuite"}
