@@ -176,7 +176,9 @@ def k_best_all(
     return results
 
 
-def marginals_all(model: ModuleType, params: Any, sequences: Sequences) -> np.ndarray:
+def marginals_all(
+    model: ModuleType, params: Any, sequences: Sequences, temperature: float = 1.0
+) -> np.ndarray:
     """Return the probability of each label at each token, (num_tokens, S)."""
     dtype = jax.tree.leaves(params)[0].dtype
     result = np.zeros((sequences.num_tokens, sequences.space.num_labels), dtype)
@@ -184,7 +186,7 @@ def marginals_all(model: ModuleType, params: Any, sequences: Sequences) -> np.nd
     for _, sentences, part in groups(sequences):
         for i, sentence in enumerate(sentences.tolist()):
             here = slice(starts[sentence], starts[sentence + 1])
-            found = marginals(_scores_of(model), params, part, np.int32(i))
+            found = marginals(_scores_of(model), params, part, np.int32(i), temperature)
             result[here] = np.asarray(found)[: here.stop - here.start]
     return result
 
@@ -201,10 +203,20 @@ def k_best(scores: Any, k: int, params: Any, corpus: Stream, index: jax.Array) -
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def marginals(scores: Any, params: Any, corpus: Stream, index: jax.Array) -> jax.Array:
+def marginals(
+    scores: Any,
+    params: Any,
+    corpus: Stream,
+    index: jax.Array,
+    temperature: jax.Array | float = 1.0,
+) -> jax.Array:
     """Return the probability of each label at each token of one sentence."""
     sentence = corpus.example(index)
-    return decode.marginals(scores(params, sentence), sentence.length).unary
+    found = scores(params, sentence)
+    found = jax.tree.map(
+        lambda part: part / jnp.asarray(temperature, part.dtype), found
+    )
+    return decode.marginals(found, sentence.length).unary
 
 
 def _padded(sequences: Sequences, tokens: np.ndarray, lengths: np.ndarray) -> Sequences:

@@ -27,8 +27,9 @@ The input depends on the format that the model was trained on:
 
 _EPILOG = """\
 Probabilities of --marginals are the softmax of the model's scores over all labellings
-of a sentence. Only models trained by likelihood (crf) are calibrated. Perceptron and
-max-margin models (sp, mira, bol, ...) order labels well but are not calibrated.
+of a sentence. Models trained by likelihood (crf) are calibrated. Perceptron and
+max-margin models (sp, mira, bol, ...) are calibrated if they were trained with --dev or
+--calibrate.
 
 Best labels of up to some ten thousand tokens are found without compiling. Compiled
 programs are kept in the user's cache folder (lowrank-jax --no-cache tag ... does not).
@@ -158,7 +159,7 @@ def _write_marginals(stream: IO[str], tagger: "Tagger", corpus: "Corpus") -> Non
     columns: list[Any] = [tagger.predict(corpus)]
     probabilities = tagger.predict_marginals(corpus).T.tolist()
     for label, column in zip(tagger.encoder_.labels, probabilities, strict=True):
-        columns.append([f"{label}/{value:.6f}" for value in column])
+        columns.append([f"{label}/{value:.6g}" for value in column])
     write_conll(stream, _without_classes(tagger, corpus), columns)
 
 

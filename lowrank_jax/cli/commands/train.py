@@ -73,6 +73,17 @@ def add_parser(commands: Any) -> None:
         help="end after N passes without a better score on --dev",
     )
     add(
+        "--calibrate",
+        metavar="FOLDS",
+        type=options.count,
+        nargs="?",
+        const=2,
+        default=0,
+        help="fit the probabilities of tag --marginals on so many folds of the "
+        "training data, 2 by default; each fold trains once more; with --dev they are "
+        "fitted on the held-out data without being asked for",
+    )
+    add(
         "--from",
         metavar="DIR",
         dest="start",

@@ -66,6 +66,7 @@ class Sentences:
             seed=arguments.seed,
             format=arguments.format,
             patience=arguments.patience,
+            calibration_folds=arguments.calibrate,
             **given,
         )
         self.estimator.check()
@@ -139,6 +140,7 @@ class Sentences:
             ("--set", bool(given.settings)),
             ("--certify", given.certify is not None),
             ("--certify-every", given.certify_every is not None),
+            ("--calibrate", bool(given.calibrate)),
         ):
             if is_given:
                 raise InputError(

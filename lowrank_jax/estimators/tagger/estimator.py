@@ -12,7 +12,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.data.corpus import Bags, Corpus, corpus_of
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.estimators import learners
-from lowrank_jax.estimators.tagger import inspection
+from lowrank_jax.estimators.tagger import inspection, small
 from lowrank_jax.estimators.tagger.model import TaggerModel
 from lowrank_jax.features import (
     AttributeEncoder,
@@ -52,6 +52,7 @@ class Tagger(TaggerModel):
       encoder_: Features and labels of the training data.
       params_: Weights of `models.linear` or `models.bilinear`.
       classes_: Labels in the order of the model.
+      temperature_: Number that divides scores to give probabilities.
       history_: One entry per pass: number of mistakes, loss, seconds.
       hyperparameters_: All settings of the learner, ready for JSON.
       training_: Summary of the training, ready for JSON.
@@ -67,6 +68,7 @@ class Tagger(TaggerModel):
         seed: int = 0,
         format: str = "conll",
         patience: int | None = None,
+        calibration_folds: int = 0,
         **hyperparameters: Any,
     ) -> None:
         """Keep the settings; `fit` checks them.
@@ -87,6 +89,9 @@ class Tagger(TaggerModel):
             (``"segmentation"``) or tokens (``"nettalk"``).
           patience: Number of passes without a better score on held-out data after which
             `fit` ends. None makes all passes.
+          calibration_folds: Number of folds of the training data to fit the temperature
+            of probabilities on, 0 for none. Each fold trains once more. Held-out data
+            given to `fit` serve instead.
           **hyperparameters: Arguments of the ``learner`` function of the learner.
         """
         self.learner = learner
@@ -97,6 +102,7 @@ class Tagger(TaggerModel):
         self.seed = seed
         self.format = format
         self.patience = patience
+        self.calibration_folds = calibration_folds
         self.hyperparameters = hyperparameters
 
     def check(self) -> None:
@@ -105,6 +111,14 @@ class Tagger(TaggerModel):
         self.template_for(2)
         checks.choice(tuple(learners.FORMATS), format=self.format)
         checks.whole(min_count=self.min_count)
+        checks.whole(least=0, calibration_folds=self.calibration_folds)
+        if self.calibration_folds == 1 or (
+            self.calibration_folds and self._spec.is_batch
+        ):
+            raise InputError(
+                f"`calibration_folds` must be 0 or at least 2, and 0 for crf, whose "
+                f"training fits probabilities, got {self.calibration_folds}."
+            )
         if self.patience is not None:
             checks.whole(patience=self.patience)
 
@@ -235,8 +249,9 @@ class Tagger(TaggerModel):
         """Return the probability of each label at each token.
 
         The probabilities are the softmax over all labellings of a sentence,
-        exp(score) / Z. Only training by likelihood (``crf``) fits them; max-margin and
-        perceptron models are not calibrated.
+        exp(score / temperature_) / Z. Training by likelihood (``crf``) fits them.
+        Perceptron and max-margin models need `calibrate`, held-out data in `fit`, or
+        `calibration_folds`; else their temperature is 1.
 
         Args:
           X: Corpus, or sentences of tokens. Labels of a corpus are ignored.
@@ -245,18 +260,42 @@ class Tagger(TaggerModel):
           Of a corpus a (num_tokens, S) array. Of sentences one list per sentence, with
           a dict from label to probability for each token.
         """
-        from lowrank_jax.estimators import labelling
-
         corpus = _corpus(X)
-        with self._precision():
-            result = labelling.marginals_all(
-                self._module, self.params_, self._encode(corpus)
-            )
+        sequences, heat = self._encode(corpus), self.temperature_
+        if small.is_small(self._weights, sequences):
+            result = small.marginals(self._weights, sequences, heat).astype(self.dtype)
+        else:
+            from lowrank_jax.estimators import labelling
+
+            with self._precision():
+                result = labelling.marginals_all(
+                    self._module, self.params_, sequences, heat
+                )
         if isinstance(X, Corpus):
             return result
         names, bounds = self.encoder_.labels, corpus.offsets.tolist()
         rows = [dict(zip(names, row, strict=True)) for row in result.tolist()]
         return [rows[a:b] for a, b in itertools.pairwise(bounds)]
+
+    def calibrate(self, X: Sentences, y: Any = None) -> "Tagger":
+        """Fit `temperature_` on held-out sentences and return the object itself.
+
+        Labels stay as they are; only probabilities change.
+
+        Args:
+          X: Corpus, or sentences that the model was not trained on.
+          y: Labels, as for `fit`.
+        """
+        from lowrank_jax.estimators.tagger import calibration
+
+        corpus = _corpus(X, y)
+        self._check_kind(corpus)
+        if corpus.labels is None:
+            raise InputError(f"{corpus.source} has no labels to compare with.")
+        encoder: Any = self.encoder_
+        sequences = encoder.transform(corpus, unseen_label="ignore")
+        self.temperature_ = calibration.fit_temperature(self._weights, sequences)
+        return self
 
     def top_features(self, n: int = 10) -> dict[str, list[tuple[str, float]]]:
         """Return the n strongest features of each label with their weights.

@@ -15,6 +15,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.estimators import learners, training
+from lowrank_jax.estimators.tagger import calibration
 from lowrank_jax.features.growing import grow
 
 __all__ = ["Fit", "Run", "fit", "go_on", "train"]
@@ -179,6 +180,22 @@ def train(
         **found.summary,
     }
     tagger.training_["passes"] += num_before
+    tagger.temperature_ = 1.0
+    if spec.is_batch:
+        return
+    if dev is not None:
+        tagger.calibrate(dev)
+    elif tagger.calibration_folds:
+        with jax.enable_x64(plain.get("dtype") == "float64"):
+            tagger.temperature_ = calibration.fold_temperature(
+                learner,
+                learners.module_of(spec).final_params,
+                sequences,
+                tagger._weights,
+                num_folds=tagger.calibration_folds,
+                num_passes=num_passes,
+                seed=tagger.seed,
+            )
 
 
 def go_on(

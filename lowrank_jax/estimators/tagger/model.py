@@ -42,6 +42,7 @@ class TaggerModel(Estimator):
     format: str
     encoder_: Encoder | AttributeEncoder
     hyperparameters_: dict[str, Any]
+    temperature_: float
     _weights: dict[str, np.ndarray]
     _params: Any
     _state: Any
@@ -80,7 +81,7 @@ class TaggerModel(Estimator):
             format=format,
             **learners.without_json(plain),
         )
-        tagger.encoder_ = encoder
+        tagger.encoder_, tagger.temperature_ = encoder, 1.0
         if isinstance(params, Mapping):
             tagger._weights = dict(params)
         else:
@@ -165,6 +166,7 @@ class TaggerModel(Estimator):
             "num_parameters": self.num_parameters,
             "orders": " ".join(space.orders),
             "encoder": self.encoder_.metadata(),
+            "temperature": self.temperature_,
             "training": dict(self.training_),
         }
         arrays = {"weights": self._weights, "vocabulary": self.encoder_.arrays()}
@@ -192,7 +194,7 @@ class TaggerModel(Estimator):
             weights = {name: arrays["weights"][name] for name in sorted(names)}
             _check_weights(folder, about["model"], weights, encoder.space)
             checks.choice(tuple(learners.FORMATS), format=about["format"])
-            return cls.from_params(
+            tagger = cls.from_params(
                 encoder=encoder,
                 params=weights,
                 learner=about["learner"],
@@ -200,6 +202,8 @@ class TaggerModel(Estimator):
                 format=about["format"],
                 training=about["training"],
             )
+            tagger.temperature_ = float(about.get("temperature", 1.0))
+            return tagger
 
     def _codes(self, sequences: Sequences, params: Any = None) -> np.ndarray:
         """Label encoded sentences: small inputs in NumPy, others by a program.

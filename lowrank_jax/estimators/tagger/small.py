@@ -13,7 +13,15 @@ import numpy as np
 
 from lowrank_jax.data.sequences import Sequences
 
-__all__ = ["best_paths", "is_small", "position_scores", "predict", "split"]
+__all__ = [
+    "best_paths",
+    "is_small",
+    "marginals",
+    "position_scores",
+    "predict",
+    "split",
+    "token_marginals",
+]
 
 Weights = Mapping[str, np.ndarray]
 
@@ -39,6 +47,63 @@ def predict(weights: Weights, sequences: Sequences) -> np.ndarray:
         unary, pairwise = position_scores(weights, ids, sequences)
         labels[tokens] = best_paths(unary, pairwise, offsets)
     return labels
+
+
+def marginals(
+    weights: Weights, sequences: Sequences, temperature: float = 1.0
+) -> np.ndarray:
+    """Return the probability of each label at each token, (num_tokens, S) float64.
+
+    Args:
+      weights: Arrays of the model by name.
+      sequences: Sentences from `features`.
+      temperature: Number that divides all scores.
+    """
+    result = np.zeros((sequences.num_tokens, sequences.space.num_labels))
+    for tokens, offsets in groups(weights, sequences):
+        ids = np.asarray(sequences.feature_ids)[tokens]
+        unary, pairwise = position_scores(weights, ids, sequences)
+        result[tokens] = token_marginals(
+            unary / temperature, pairwise / temperature, offsets
+        )
+    return result
+
+
+def token_marginals(
+    unary: np.ndarray, pairwise: np.ndarray, offsets: np.ndarray
+) -> np.ndarray:
+    """Return the marginals of sentences laid end to end; arguments as `best_paths`."""
+    unary, pairwise = unary.astype(float), pairwise.astype(float)
+    num_labels = unary.shape[1]
+    starts, lengths = offsets[:-1], np.diff(offsets)
+    alive = np.searchsorted(-lengths, -np.arange(int(lengths.max(initial=0))), "left")
+    if not len(unary):
+        return unary
+    is_shared = pairwise.ndim == 2
+    pairs = pairwise[..., :num_labels]
+    first = starts[: alive[0]]
+    ahead, behind = np.array(unary), np.zeros_like(unary)
+    ahead[first] += pairwise[:, -1] if is_shared else pairwise[first, :, -1]
+    for i in range(1, len(alive)):
+        here = starts[: alive[i]] + i
+        arc = pairs if is_shared else pairs[here]
+        ahead[here] += _log_sum(arc + ahead[here - 1][:, None, :], 2)
+    for i in range(len(alive) - 1, 0, -1):
+        here = starts[: alive[i]] + i
+        arc = pairs if is_shared else pairs[here]
+        after = (unary[here] + behind[here])[:, :, None]
+        behind[here - 1] = _log_sum(arc + after, 1)
+    total = ahead + behind
+    total -= total.max(axis=1, keepdims=True)
+    np.exp(total, out=total)
+    return total / total.sum(axis=1, keepdims=True)
+
+
+def _log_sum(values: np.ndarray, axis: int) -> np.ndarray:
+    """Return log sum exp along an axis."""
+    most = values.max(axis=axis, keepdims=True)
+    total = np.exp(values - most).sum(axis=axis)
+    return np.log(total) + np.squeeze(most, axis)
 
 
 def groups(
