@@ -12,7 +12,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.data.corpus import Bags, Corpus, corpus_of
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.estimators import learners
-from lowrank_jax.estimators.tagger import inspection, small
+from lowrank_jax.estimators.tagger import small
 from lowrank_jax.estimators.tagger.model import TaggerModel
 from lowrank_jax.features import (
     AttributeEncoder,
@@ -23,6 +23,7 @@ from lowrank_jax.features import (
 )
 
 if TYPE_CHECKING:
+    from lowrank_jax.estimators.tagger import inspection
     from lowrank_jax.estimators.tagger.fitting import Run
 
 __all__ = ["Labelling", "Tagger"]
@@ -303,6 +304,8 @@ class Tagger(TaggerModel):
         Args:
           n: Number of features per label.
         """
+        from lowrank_jax.estimators.tagger import inspection
+
         return inspection.top_features(self.encoder_, self._weights, n)
 
     def transitions(self) -> dict[str, dict[str, float]]:
@@ -310,6 +313,8 @@ class Tagger(TaggerModel):
 
         The previous label ``"<start>"`` is the place before the first token.
         """
+        from lowrank_jax.estimators.tagger import inspection
+
         return inspection.transitions(self.encoder_.labels, self._weights)
 
     def factors(self, feature: str) -> list[dict[str, Any]]:
@@ -318,6 +323,8 @@ class Tagger(TaggerModel):
         Args:
           feature: Name of the feature, as `top_features` has it.
         """
+        from lowrank_jax.estimators.tagger import inspection
+
         return inspection.factors(self.encoder_, self._weights, feature)
 
     def explain(self, sentence: Any) -> "list[inspection.Reason]":
@@ -334,6 +341,8 @@ class Tagger(TaggerModel):
             )
         tokens = list(zip(*(c.tolist() for c in corpus.columns), strict=True))
         shown = [token[0] if len(token) == 1 else token for token in tokens]
+        from lowrank_jax.estimators.tagger import inspection
+
         return inspection.explain(
             self.encoder_, self._weights, self._encode(corpus), shown
         )

@@ -15,8 +15,6 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.estimators import learners, training
-from lowrank_jax.estimators.tagger import calibration
-from lowrank_jax.features.growing import grow
 
 __all__ = ["Fit", "Run", "fit", "go_on", "train"]
 
@@ -186,6 +184,8 @@ def train(
     if dev is not None:
         tagger.calibrate(dev)
     elif tagger.calibration_folds:
+        from lowrank_jax.estimators.tagger import calibration
+
         with jax.enable_x64(plain.get("dtype") == "float64"):
             tagger.temperature_ = calibration.fold_temperature(
                 learner,
@@ -207,6 +207,8 @@ def go_on(
     run: Run | None = None,
 ) -> None:
     """Train a fitted tagger on new data; arguments as for `train`."""
+    from lowrank_jax.features.growing import grow
+
     tagger._check_kind(corpus)
     num_features = tagger.encoder_.num_features
     num_before = tagger.training_.get("passes", 0)
