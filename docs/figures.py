@@ -23,7 +23,7 @@ BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
 #: Experiments of each paper begin with its name; its benches.
 BENCHES = {
     "bol": ("bench-sequence", "bench-certify"),
-    "sblr": ("bench-sblr",),
+    "sblr": ("bench-sblr", "bench-eeg"),
     "smm": ("bench-smm",),
     "tm": ("bench-tm",),
 }

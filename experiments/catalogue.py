@@ -28,6 +28,7 @@ NAMES = (
     "bench-sequence",
     "bench-certify",
     "bench-sblr",
+    "bench-eeg",
     "bench-smm",
     "bench-tm",
 )

@@ -51,9 +51,9 @@ _SPELLERS = {
     "smm-best": "smm --passes 6 --set iterate=best strength=2 step_size=0.3",
 }
 _LISTS = {
-    "tm": "{d}/lists.jsonl --test {d}/lists.jsonl",
-    "tm-3-2": "{d}/lists.jsonl --set order=3 num_components=2",
-    "tm-sequential": "{d}/lists.svm --set mapping=sequential step=paper",
+    "tm": "{d}/lists.jsonl --learner tm --test {d}/lists.jsonl",
+    "tm-3-2": "{d}/lists.jsonl --learner tm --set order=3 num_components=2",
+    "tm-sequential": "{d}/lists.svm --learner tm --set mapping=sequential step=paper",
     "tm-mira": "{d}/lists.jsonl --learner mira --set max_step_size=0.01",
     "tm-perceptron": "{d}/lists.svm --learner perceptron --set dtype=float64",
 }
@@ -91,9 +91,10 @@ def _cases() -> dict[str, list[str]]:
             f"rerank train {text} --epochs 2 --seed 1 --json - --model {{m}}/{name}"
         ]
     cases["tm"].append("rerank apply {m}/tm {d}/lists.jsonl --json {m}/tm.json")
+    tensor = "rerank train {d}/lists.jsonl --learner tm"
     cases["tm-on"] = [
-        "rerank train {d}/lists.jsonl --epochs 1 --keep-checkpoint --model {m}/tm-on",
-        "rerank train {d}/lists.jsonl --epochs 3 --resume --json - --model {m}/tm-on",
+        f"{tensor} --epochs 1 --keep-checkpoint --model {{m}}/tm-on",
+        f"{tensor} --epochs 3 --resume --json - --model {{m}}/tm-on",
     ]
     for name, text in _FITS.items():
         cases[name] = [f"fit {{d}}/three.npz {text} --json - --model {{m}}/{name}"]
@@ -114,7 +115,7 @@ def _cases() -> dict[str, list[str]]:
         "train sp --train {d}/missing.txt --model {m}/wrong",
         "train sp --train {d}/lists.svm --model {m}/wrong",
         "rerank train {d}/lists.jsonl --model {m}/wrong --set blok=3",
-        "rerank train {d}/lists.jsonl --model {m}/wrong --set order=x",
+        "rerank train {d}/lists.jsonl --model {m}/wrong --learner tm --set order=x",
         "rerank train {d}/lists.jsonl --model {m}/wrong --num-features 3",
         "fit {d}/three.npz --model {m}/wrong --set blok=3",
         "fit {d}/three.npz --model {m}/wrong --set mu1=x",

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from lowrank_jax.data.corpus import Corpus, encode, split, split_fraction
     from lowrank_jax.data.files import open_text, read_bytes, read_text
     from lowrank_jax.data.list_files import (
+        lists_from,
         read_json_lists,
         read_svmlight_lists,
         write_json_lists,
     )
-    from lowrank_jax.data.lists import Lists, drop_shared
+    from lowrank_jax.data.lists import Lists, drop_shared, ranking_of
     from lowrank_jax.data.made.lists import RerankingTruth, reranking_task
     from lowrank_jax.data.made.matrices import DenseTruth, dense_task
     from lowrank_jax.data.made.sentences import (
@@ -54,8 +55,8 @@ _MODULES = {
     "conll": "read_conll write_conll",
     "corpus": "Corpus encode split split_fraction",
     "files": "open_text read_bytes read_text",
-    "list_files": "read_json_lists read_svmlight_lists write_json_lists",
-    "lists": "Lists drop_shared",
+    "list_files": "lists_from read_json_lists read_svmlight_lists write_json_lists",
+    "lists": "Lists drop_shared ranking_of",
     "made.lists": "RerankingTruth reranking_task",
     "made.matrices": "DenseTruth dense_task",
     "made.sentences": "BilinearTruth Lexicon bilinear_task segmentation_task",

@@ -16,7 +16,7 @@ import math
 import os
 import pathlib
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from lowrank_jax.data.files import open_text, source_name
 from lowrank_jax.data.lists import Lists
 from lowrank_jax.store.files import write_bytes
 
-__all__ = ["read_json_lists", "read_svmlight_lists", "write_json_lists"]
+__all__ = ["lists_from", "read_json_lists", "read_svmlight_lists", "write_json_lists"]
 
 _MOST = 2**30  # most features: a tensor of any order holds them in int32 cells
 _LARGEST = 1e38  # largest value: differences of values stay finite in float32
@@ -42,6 +42,7 @@ def read_json_lists(
     *,
     names: dict[str, int] | None = None,
     training: bool = True,
+    keep: list[dict[str, Any]] | None = None,
 ) -> tuple[Lists, dict[str, int]]:
     """Read lists from JSON lines.
 
@@ -52,6 +53,7 @@ def read_json_lists(
         names of this file, in order of appearance.
       training: True if every candidate must have a quality. If False, the quality may
         be left out.
+      keep: List to which the content of each line is appended, or None.
 
     Returns:
       ``(lists, names)``.
@@ -61,28 +63,60 @@ def read_json_lists(
         line.
     """
     source = source_name(path)
+    rows = ((f"{source}:{n}", n, _content(f"{source}:{n}", t)) for n, t in _lines(path))
+    return _from_rows(rows, source, names, training, keep)
+
+
+def lists_from(
+    rows: Sequence[Any],
+    *,
+    names: dict[str, int] | None = None,
+    training: bool = True,
+) -> tuple[Lists, dict[str, int]]:
+    """Return lists from Python objects that look as a line of JSON does.
+
+    Args:
+      rows: One entry per list: its candidates, or an object with "candidates".
+      names: As in `read_json_lists`.
+      training: As in `read_json_lists`.
+
+    Returns:
+      ``(lists, names)``.
+    """
+    whole = ({"candidates": r} if isinstance(r, list | tuple) else r for r in rows)
+    places = ((f"list {i}", i, row) for i, row in enumerate(whole))
+    return _from_rows(places, "list", names, training, None)
+
+
+def _from_rows(
+    rows: Iterable[tuple[str, int, Any]],
+    source: str,
+    names: dict[str, int] | None,
+    training: bool,
+    keep: list[dict[str, Any]] | None,
+) -> tuple[Lists, dict[str, int]]:
+    """Build lists from the content of lines, each with its place and number."""
     known = {} if names is None else names
     made = _Builder(source, training, is_text=False)
-    for number, line in _lines(path):
-        content = _content(f"{source}:{number}", line)
+    for place, number, content in rows:
         found = content.get("candidates") if isinstance(content, dict) else None
-        if not isinstance(found, list):
+        if not isinstance(found, list | tuple):
             raise InputError(
-                f'{source}:{number} has no array "candidates"; write '
+                f'{place} has no array "candidates"; write '
                 '{"candidates": [{"features": {...}, "quality": 0.9}]}.'
             )
         if not found:
-            raise InputError(
-                f"{source}:{number} is a list without candidates; leave it out."
-            )
+            raise InputError(f"{place} is a list without candidates; leave it out.")
         made.open_list()
+        if keep is not None:
+            keep.append(content)
         for candidate in found:
             features = (
                 candidate.get("features") if isinstance(candidate, dict) else None
             )
             if not isinstance(features, dict):
                 raise InputError(
-                    f'{source}:{number} has a candidate without an object "features"; '
+                    f'{place} has a candidate without an object "features"; '
                     "map names to numbers in it."
                 )
             made.open_candidate(number, candidate.get("quality"))
@@ -100,6 +134,7 @@ def read_svmlight_lists(
     *,
     num_features: int | None = None,
     training: bool = True,
+    keep: list[dict[str, Any]] | None = None,
 ) -> Lists:
     """Read lists from the ranking format of SVMlight.
 
@@ -111,6 +146,7 @@ def read_svmlight_lists(
       num_features: Number of features V, above every id. None takes the largest id
         plus 1.
       training: True if every candidate must have a quality.
+      keep: List to which an object with the qid of each list is appended, or None.
 
     Raises:
       InputError: If a line is not a candidate in this format. The message names file
@@ -151,6 +187,8 @@ def read_svmlight_lists(
                 )
             seen[query], current = number, query
             made.open_list()
+            if keep is not None:
+                keep.append({"id": query})
         made.open_candidate(number, words[0])
         present: set[int] = set()
         for word in words[2:]:
@@ -302,10 +340,10 @@ class _Builder:
                 f"{self.source}:{number} has a candidate without a quality, and "
                 "training needs one; add a quality, or leave the list out."
             )
-        if not math.isnan(value) and not 0 <= value <= 1:
+        if abs(value) > _LARGEST:
             raise InputError(
                 f"{self.source}:{number} has the quality {_shown(quality)}, and it "
-                "must lie in 0..1; scale the qualities."
+                "must be finite; mend it."
             )
         self.quality.append(value)
 

@@ -1,14 +1,14 @@
 """Candidate lists to rerank, as flat arrays on the host.
 
 A list holds the candidates of one input, such as the 50 best parses of a sentence. Each
-candidate has sparse features and a quality in 0..1. A corpus of lists is flat, like a
-sparse matrix in CSR form. A candidate is a run of entries. A list is a run of
+candidate has sparse features and a quality, any number. A corpus of lists is flat, like
+a sparse matrix in CSR form. A candidate is a run of entries. A list is a run of
 candidates.
 """
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,9 +18,11 @@ from lowrank_jax.checks import InputError
 __all__ = [
     "LISTS_AT_ONCE",
     "Lists",
+    "Ranking",
     "check_lists",
     "drop_shared",
     "oracle",
+    "ranking_of",
     "remap",
     "run_starts",
     "take",
@@ -43,8 +45,8 @@ class Lists:
         ``candidate_offsets[c]:candidate_offsets[c + 1]``.
       list_offsets: (num_lists + 1,) int32; the candidates of list i are
         ``list_offsets[i]:list_offsets[i + 1]``, the base system's best first.
-      quality: Quality of each candidate, (num_candidates,) float32 in 0..1. NaN means
-        unknown.
+      quality: Quality of each candidate, (num_candidates,) float32. NaN means
+        unknown. A learner takes 0..1; `Reranker` scales other numbers.
       num_features: Number of features V. Static.
     """
 
@@ -363,3 +365,36 @@ def run_starts(*columns: np.ndarray) -> np.ndarray:
     for column in columns:
         changes[1:] |= column[1:] != column[:-1]
     return np.flatnonzero(changes)
+
+
+class Ranking(NamedTuple):
+    """Mean measures of the order of the candidates, 1 for the best order.
+
+    Attributes:
+      mrr: Reciprocal rank of the first candidate of the best quality.
+      ndcg: Discounted gain divided by the gain of the best order. The gain of a
+        candidate is its quality above the lowest quality of its list.
+    """
+
+    mrr: float
+    ndcg: float
+
+
+def ranking_of(lists: Lists, scores: np.ndarray) -> Ranking:
+    """Return measures of the order by score; equal scores keep the order of the list.
+
+    Args:
+      lists: Lists with at least one candidate each, all of known quality.
+      scores: (num_candidates,) from `decision_function`.
+    """
+    inner = np.asarray(lists.list_offsets, np.int64)[1:-1]
+    reciprocal, gained = [], []
+    quality = np.asarray(lists.quality, np.float64)
+    pairs = zip(np.split(quality, inner), np.split(scores, inner), strict=True)
+    for true, found in pairs:
+        here = true[np.argsort(-found, kind="stable")]
+        reciprocal.append(1 / (1 + here.argmax()))
+        discount = 1 / np.log2(2 + np.arange(here.size))
+        most = discount @ np.sort(true - true.min())[::-1]
+        gained.append(discount @ (here - true.min()) / most if most > 0 else 1.0)
+    return Ranking(float(np.mean(reciprocal)), float(np.mean(gained)))

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,6 +14,7 @@ from jax import lax
 
 from lowrank_jax import checks, loops, metrics, streams
 from lowrank_jax.checks import InputError
+from lowrank_jax.data.list_files import lists_from
 from lowrank_jax.data.lists import Lists, drop_shared, remap
 from lowrank_jax.estimators import learners, training
 from lowrank_jax.estimators.base import Estimator
@@ -65,7 +66,7 @@ class Reranker(Estimator):
 
     def __init__(
         self,
-        learner: str = "tm",
+        learner: str = "mira",
         num_passes: int | None = None,
         seed: int = 0,
         **hyperparameters: Any,
@@ -73,7 +74,8 @@ class Reranker(Estimator):
         """Keep the settings; `fit` checks them.
 
         Args:
-          learner: ``"tm"``, ``"mira"`` or ``"perceptron"``.
+          learner: ``"mira"``, ``"tm"`` (Tensor-MIRA) or ``"perceptron"``. On held-out
+            lists of the shipped task the tensor is not better than MIRA (tm-table1).
           num_passes: Number of passes over the lists. None takes 5.
           seed: Seed of the order of lists and of a random start.
           **hyperparameters: Arguments of the ``learner`` function of the learner, and
@@ -128,7 +130,7 @@ class Reranker(Estimator):
 
     def fit(
         self,
-        X: Lists,
+        X: Lists | Sequence[Any],
         y: np.ndarray | None = None,
         *,
         names: Mapping[str, int] | None = None,
@@ -137,12 +139,18 @@ class Reranker(Estimator):
         """Train on lists of known quality and return the object itself.
 
         Args:
-          X: Candidate lists.
-          y: (num_candidates,) qualities in 0..1. None takes the qualities of the lists.
+          X: Candidate lists, or Python lists of candidates such as
+            ``{"features": {"name": 1.0}, "quality": 0.9}``.
+          y: (num_candidates,) qualities, any numbers. None takes the qualities of the
+            lists. Qualities beyond 0..1, such as grades, are scaled to 0..1: the
+            lowest of all lists becomes 0, the highest 1.
           names: Id of each name, from `data.read_json_lists`, kept with the model.
           run: Function that does the job; the command line adds checkpoints.
         """
-        lists = X if y is None else dataclasses.replace(X, quality=np.asarray(y))
+        if not isinstance(X, Lists):
+            X, names = lists_from(X, training=y is None)
+        lists = _with_quality(X, y)
+        lists = dataclasses.replace(lists, quality=_scaled(lists.quality))
         learner, plain, shape = self._learner(lists.num_features)
         module = learners.module_of(self._spec)
         with jax.enable_x64(plain["dtype"] == "float64"):
@@ -187,8 +195,9 @@ class Reranker(Estimator):
         }
         return self
 
-    def decision_function(self, X: Lists) -> np.ndarray:
+    def decision_function(self, X: Lists | Sequence[Any]) -> np.ndarray:
         """Return the score of each candidate, (num_candidates,)."""
+        X = self._lists(X)
         if X.num_features != self.num_features_:
             raise InputError(
                 f"The lists have {X.num_features} features where the model has "
@@ -200,29 +209,46 @@ class Reranker(Estimator):
         if self.place_ is not None:
             sizes = tuple(part.shape[1] for part in self.params_)
             lists = remap(X, self.place_, tensor.Shape(sizes).num_cells)
+        blank = np.zeros(lists.num_candidates, np.float32)  # a score needs no quality
+        lists = dataclasses.replace(lists, quality=blank)
         is_tensor, corpus = self.place_ is not None, streams.lists.stream(lists)
         with _precision(self.params_):
             found = np.asarray(_scores(is_tensor, self.params_, corpus))
         counts = np.diff(np.asarray(lists.list_offsets))
         return found[np.arange(found.shape[1])[None] < counts[:, None]]
 
-    def predict(self, X: Lists) -> np.ndarray:
-        """Return the candidate of the highest score of each list, from 0."""
+    def predict(self, X: Lists | Sequence[Any]) -> list[np.ndarray]:
+        """Return the order of each list: candidates from 0, the highest score first."""
+        X = self._lists(X)
         scores = self.decision_function(X)
         if X.num_lists == 0:
-            return np.zeros(0, np.int32)
+            return []
         parts = np.split(scores, np.asarray(X.list_offsets)[1:-1])
-        return np.array([part.argmax() for part in parts], np.int32)
+        return [np.argsort(-part, kind="stable") for part in parts]
 
-    def score(self, X: Lists, y: np.ndarray | None = None) -> float:
+    def predict_first(self, X: Lists | Sequence[Any]) -> np.ndarray:
+        """Return the candidate of the highest score of each list, from 0."""
+        return np.array([order[0] for order in self.predict(X)], np.int32)
+
+    def score(self, X: Lists | Sequence[Any], y: np.ndarray | None = None) -> float:
         """Return the mean quality of the chosen candidates.
 
         Args:
-          X: Candidate lists.
-          y: (num_candidates,) qualities in 0..1. None takes the qualities of the lists.
+          X: Candidate lists, as in `fit`.
+          y: (num_candidates,) qualities. None takes the qualities of the lists.
         """
-        lists = X if y is None else dataclasses.replace(X, quality=np.asarray(y))
-        return metrics.quality_of(lists, self.predict(lists)).chosen
+        lists = _with_quality(self._lists(X), y)
+        return metrics.quality_of(lists, self.predict_first(lists)).chosen
+
+    def _lists(self, given: Lists | Sequence[Any]) -> Lists:
+        """Return lists with the ids of this model."""
+        if isinstance(given, Lists):
+            return given
+        if self.names_ is None:
+            raise InputError(
+                "`X` must be Lists with numbers as ids, as this model was trained on."
+            )
+        return lists_from(given, names=dict(self.names_), training=False)[0]
 
     def save(self, folder: Path, *, keep_checkpoint: bool = False) -> None:
         """Write the model folder, replacing an earlier one when this one is complete.
@@ -315,6 +341,22 @@ class Reranker(Estimator):
         names = ("order", "num_components", "mapping")
         shape = tensor_shape(num_features, **{name: every.pop(name) for name in names})
         return module.learner(shape=shape, **every), plain, shape
+
+
+def _with_quality(lists: Lists, y: np.ndarray | None) -> Lists:
+    return lists if y is None else dataclasses.replace(lists, quality=np.asarray(y))
+
+
+def _scaled(quality: np.ndarray) -> np.ndarray:
+    """Return qualities in 0..1, unchanged if they are; a cost has this scale."""
+    quality = np.asarray(quality)
+    low, high = np.nanmin(quality, initial=0), np.nanmax(quality, initial=1)
+    if low >= 0 and high <= 1:
+        return quality
+    low, high = np.nanmin(quality), np.nanmax(quality)
+    return ((quality - low) / max(high - low, np.finfo(np.float32).tiny)).astype(
+        np.float32
+    )
 
 
 def _place_features(

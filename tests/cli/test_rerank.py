@@ -40,7 +40,7 @@ def folder(tmp_path_factory):
     (folder / "train.svm").write_text(as_svmlight(train))
     (folder / "test.svm").write_text(as_svmlight(test))
     given = ["rerank", "train", folder / "train.jsonl", "--model", folder / "m"]
-    given += ["--test", folder / "test.jsonl.gz", "--epochs", 3]
+    given += ["--test", folder / "test.jsonl.gz", "--epochs", 3, "--learner", "tm"]
     assert main([*map(str, given), "--json", str(folder / "m.json")]) == 0
     return folder
 
@@ -99,6 +99,7 @@ def test_unknown_quality_is_no_hindrance_to_apply(cli, folder, tmp_path):
 
 def test_resume_gives_the_model_of_an_unbroken_run(cli, folder, tmp_path):
     given = ["rerank", "train", folder / "train.jsonl", "--model", tmp_path / "m"]
+    given += ["--learner", "tm"]
     first = cli(*given, "--epochs", 1, "--keep-checkpoint")
     assert first.status == 0 and "pass 1/1" in first.err and "lists/s" in first.err
     refused(cli(*given, "--epochs", 3, "--resume", "--seed", 1), "seed=0 instead of 1")
@@ -175,7 +176,7 @@ def test_bad_training_lists_are_refused(cli, tmp_path, name):
 
 def test_bad_arguments_and_models_are_refused(cli, folder, tmp_path):
     model, train = tmp_path / "m", folder / "train.jsonl"
-    given = ("rerank", "train", train, "--model", model)
+    given = ("rerank", "train", train, "--model", model, "--learner", "tm")
     refused(cli(*given, "--set", "foo=1"), "foo=1", "order, num_components, mapping")
     refused(cli(*given, "--set", "mapping=other"), "`mapping` must be one of")
     refused(cli(*given, "--set", "order=0"), "`order`")
@@ -261,3 +262,47 @@ def test_help_tells_of_the_settings(cli):
     assert done.status == 0
     for word in ("num_components (default: 1)", "step (default: bcd)", "surrogate"):
         assert word in done.out
+
+
+def test_fields_are_kept_sorted_and_cut(cli, folder, tmp_path):
+    rows = [
+        {
+            "id": "s1",
+            "source": "ein Satz",
+            "candidates": [
+                {"features": {"f0": 1.0}, "text": "a sentence"},
+                {"features": {"f7": 2.0}, "text": "the sentence"},
+                {"features": {"f1": 1.0}, "text": "one"},
+            ],
+        }
+    ]
+    path = tmp_path / "new.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    plain = json.loads(cli("rerank", "apply", folder / "m", path).out)
+    assert (plain["id"], plain["source"]) == ("s1", "ein Satz")
+    order = np.argsort(-np.array(plain["scores"]), kind="stable").tolist()
+    done = json.loads(cli("rerank", "apply", folder / "m", path, "--sort").out)
+    texts = [rows[0]["candidates"][i]["text"] for i in order]
+    assert [c["text"] for c in done["candidates"]] == texts
+    assert [c["place"] for c in done["candidates"]] == order
+    assert [c["score"] for c in done["candidates"]] == sorted(plain["scores"])[::-1]
+    done = json.loads(cli("rerank", "apply", folder / "m", path, "--k-best", 2).out)
+    assert [c["text"] for c in done["candidates"]] == texts[:2]
+
+
+def test_grades_of_letor_are_trained_on_and_measured(cli, folder, tmp_path):
+    grades = (folder / "train.svm").read_text().splitlines()
+    words = [line.split(" ", 1) for line in grades]
+    text = "".join(f"{round(4 * float(q)) - 1} {rest}\n" for q, rest in words)
+    (tmp_path / "grades.svm").write_text(text)
+    done = cli(
+        *("rerank", "train", tmp_path / "grades.svm", "--model", tmp_path / "m"),
+        *("--json", tmp_path / "m.json"),
+    )
+    assert done.status == 0 and "MRR" in done.out and "NDCG" in done.out, done.err
+    result = json.loads((tmp_path / "m.json").read_text())
+    assert result["learner"] == "mira"
+    assert result["train_quality"] > result["train_first_quality"]
+    assert 0 < result["train_ndcg"] <= 1 and 0 < result["train_mrr"] <= 1
+    out = cli("rerank", "apply", tmp_path / "m", tmp_path / "grades.svm").out
+    assert json.loads(out.splitlines()[0])["id"] == "0"

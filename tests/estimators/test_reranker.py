@@ -1,13 +1,17 @@
 """Rerankers in a folder."""
 
+import itertools
 import json
+import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from lowrank_jax import metrics
 from lowrank_jax.checks import InputError
+from lowrank_jax.data.lists import ranking_of
 from lowrank_jax.data.made.lists import reranking_task
 from lowrank_jax.estimators.reranker import Reranker
 from lowrank_jax.models import tensor
@@ -50,3 +54,61 @@ def test_a_folder_that_lacks_something_is_refused(tmp_path):
     (tmp_path / "m" / "model.json").write_text(json.dumps(about))
     with pytest.raises(InputError, match="damaged or not of a reranker"):
         Reranker.load(tmp_path / "m")
+
+
+def test_python_lists_go_in_and_orders_come_out():
+    good, bad = {"right": 1.0, "long": 2.0}, {"wrong": 1.0, "long": 1.0}
+    train = [
+        [{"features": bad, "quality": -3}, {"features": good, "quality": 7.5}],
+        [{"features": good, "quality": 6}, {"features": bad, "quality": 0}],
+    ]
+    model = Reranker().fit(train)
+    new = [{"candidates": [{"features": bad}, {"features": {}}, {"features": good}]}]
+    (order,) = model.predict(new)
+    assert (
+        order[0] == 2
+        and sorted(order) == [0, 1, 2]
+        and model.predict_first(new).tolist() == [2]
+    )
+    assert model.score(train) == (7.5 + 6) / 2
+    with pytest.raises(InputError, match="list 0 has a candidate without an object"):
+        model.predict([[{"quality": 1}]])
+
+
+def test_grades_train_as_their_shares_do():
+    lists, _, _ = reranking_task(30, 1, seed=0, sizes=(6, 6))
+    span = lists.quality.max() - lists.quality.min()
+    shares = (lists.quality - lists.quality.min()) / span
+    one = Reranker(num_passes=2).fit(lists, shares.astype(np.float32))
+    other = Reranker(num_passes=2).fit(lists, 4 * shares.astype(np.float32) - 1)
+    np.testing.assert_allclose(one.params_, other.params_, atol=1e-5)
+
+
+def test_measures_of_an_order_are_their_definitions():
+    lists, _, _ = reranking_task(20, 1, seed=1, sizes=(6, 6))
+    scores = np.random.default_rng(0).normal(size=lists.num_candidates)
+    reciprocal, gains = [], []
+    for begin, end in itertools.pairwise(lists.list_offsets.tolist()):
+        quality = [float(q) for q in lists.quality[begin:end]]
+        order = sorted(range(end - begin), key=lambda i: -scores[begin + i])
+        ranked = [quality[i] - min(quality) for i in order]
+        reciprocal.append(1 / (1 + ranked.index(max(ranked))))
+        ideal = sorted(ranked, reverse=True)
+        gain, most = (
+            sum(g / math.log2(2 + place) for place, g in enumerate(part))
+            for part in (ranked, ideal)
+        )
+        gains.append(gain / most if most else 1)
+    found = ranking_of(lists, scores)
+    np.testing.assert_allclose(found, [np.mean(reciprocal), np.mean(gains)], rtol=1e-12)
+    perfect = ranking_of(lists, lists.quality)
+    assert perfect == (1, 1)
+
+
+def test_defaults_are_not_worse_than_the_base_order_and_the_perceptron():
+    train, test, _ = reranking_task(150, 150, seed=2, sizes=(6, 6), num_shared=3)
+    ours = Reranker().fit(train)
+    assert ours.learner == "mira"
+    first = metrics.quality_of(test, np.zeros(test.num_lists, int)).chosen
+    assert ours.score(test) > first
+    assert ours.score(test) >= Reranker("perceptron").fit(train).score(test) - 0.01

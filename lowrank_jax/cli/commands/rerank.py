@@ -25,15 +25,17 @@ formats:
             0.93}, ...]}; files *.jsonl or *.json
   svmlight  one candidate per line, `quality qid:3 17:0.5 29:1`, the candidates of a
             list together; files *.svm, *.svmlight or *.dat
-Files may be packed (.gz, .xz). The quality, in 0..1, is needed in training only.
+Files may be packed (.gz, .xz). The quality is needed in training only. It may be any
+number, such as the grades of LETOR.
 """
 
 _EPILOG = """\
 examples:
   lowrank-jax rerank train train.jsonl --test dev.jsonl --model reranker
-  lowrank-jax rerank train train.svm --set order=2 num_components=2 --model reranker
-  lowrank-jax rerank train train.jsonl --learner mira --set max_step_size=0.01 --model m
+  lowrank-jax rerank train train.svm --learner tm --set order=2 --model m
+  lowrank-jax rerank train train.jsonl --set max_step_size=0.01 --model m
   lowrank-jax rerank apply reranker new.jsonl --out chosen.jsonl
+  lowrank-jax rerank apply reranker new.jsonl --k-best 5 > five.jsonl
 """
 
 
@@ -63,9 +65,9 @@ def add_parser(commands: Any) -> None:
     add(
         "--learner",
         choices=tuple(RERANKERS),
-        default="tm",
+        default="mira",
         help="; ".join(f"{name}: {spec.title}" for name, spec in RERANKERS.items())
-        + "; default: tm",
+        + "; default: mira",
     )
     add("--model", metavar="DIR", required=True, help="folder to write the model to")
     add(
@@ -93,12 +95,23 @@ def add_parser(commands: Any) -> None:
         "apply",
         help="choose from lists with a model",
         description="Choose a candidate from each list. One JSON object per list is "
-        'written: {"chosen": 3, "scores": [...]}, candidates counted from 0.',
+        'written: its own fields, "chosen" (counted from 0) and "scores". With --sort '
+        'or --k-best, "candidates" holds the candidates with their own fields, score '
+        "and place in the list, the best first.",
     )
     apply.add_argument("model", metavar="DIR", help="the model folder")
     apply.add_argument("data", metavar="FILE", help="lists; - reads standard input")
     apply.add_argument(
         "--out", metavar="FILE", help="write the choices there, not to the terminal"
+    )
+    apply.add_argument(
+        "--sort", action="store_true", help="write the candidates, the best first"
+    )
+    apply.add_argument(
+        "--k-best",
+        metavar="K",
+        type=options.count,
+        help="write the K best candidates, the best first",
     )
     _add_common(apply, "- prints them, instead of the choices if --out is not given")
     apply.set_defaults(run=run_apply)
@@ -138,13 +151,44 @@ def run_apply(arguments: argparse.Namespace) -> int:
             f"{path} has the format {kind}, and {arguments.model} was trained on the "
             "other format; convert the lists."
         )
+    rows: list[dict[str, Any]] = []
     lists, _ = system.read(
-        path, kind, training=False, names=model.names_, room=model.num_features_
+        *(path, kind),
+        training=False,
+        names=model.names_,
+        room=model.num_features_,
+        keep=rows,
     )
-    return _apply(arguments, model, lists)
+    return _apply(arguments, model, lists, rows)
 
 
-def _apply(arguments: argparse.Namespace, model: "Reranker", lists: "Lists") -> int:
+def _line(
+    row: dict[str, Any], scores: list[float], best: int, *, k: int | None
+) -> dict[str, Any]:
+    """Return the object of one list: its own fields, and what the model says.
+
+    Args:
+      row: Content of the list as it was read.
+      scores: Scores of its candidates.
+      best: Place of the chosen candidate.
+      k: Number of candidates to write, or None for the scores alone.
+    """
+    found = {name: value for name, value in row.items() if name != "candidates"}
+    found |= {"chosen": best}
+    if k is None:
+        return found | {"scores": scores}
+    given = row.get("candidates", [{}] * len(scores))
+    order = sorted(range(len(scores)), key=lambda i: (-scores[i], i))[:k]
+    own = [given[i] | {"place": i, "score": scores[i]} for i in order]
+    return found | {"candidates": own}
+
+
+def _apply(
+    arguments: argparse.Namespace,
+    model: "Reranker",
+    lists: "Lists",
+    rows: list[dict[str, Any]],
+) -> int:
     import numpy as np
 
     from lowrank_jax.cli.systems.lists import quality_line, quality_of
@@ -159,18 +203,20 @@ def _apply(arguments: argparse.Namespace, model: "Reranker", lists: "Lists") -> 
             f"{arguments.data}: list {place} has a score that is not finite; scale its "
             "values, or train the model again."
         )
-    lines, chosen = [], []
-    for part in np.split(scores, offsets[1:-1]):
-        chosen.append(int(part.argmax()))
+    lines, k = [], arguments.k_best
+    if arguments.sort and k is None:
+        k = lists.num_candidates
+    for row, part in zip(rows, np.split(scores, offsets[1:-1]), strict=True):
         values = [float(f"{value:.7g}") for value in part.tolist()]
-        lines.append(json.dumps({"chosen": chosen[-1], "scores": values}) + "\n")
+        line = _line(row, values, int(part.argmax()), k=k)
+        lines.append(json.dumps(line, ensure_ascii=False) + "\n")
     text = "".join(lines)
     is_free = arguments.out not in (None, "-")
     if is_free:
         files.write_text(arguments.out, text)
     elif arguments.json != "-":
         sys.stdout.write(text)
-    figures = quality_of(lists, np.array(chosen))
+    figures = quality_of(lists, scores)
     if figures is not None:
         place = sys.stdout if is_free and arguments.json != "-" else sys.stderr
         print(quality_line(arguments.data, figures), file=place)

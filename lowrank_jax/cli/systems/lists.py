@@ -97,33 +97,37 @@ class CandidateLists:
         for part, (name, lists) in parts.items():
             if lists is None:
                 continue
-            figures = quality_of(lists, self.estimator.predict(lists))
+            figures = quality_of(lists, self.estimator.decision_function(lists))
             if figures is not None:
                 result |= {f"{part}_{key}": value for key, value in figures.items()}
                 yield quality_line(name, figures)
 
 
-def quality_of(lists: "Lists", chosen: Any) -> dict[str, float] | None:
-    """Return mean qualities if all are known, else None."""
+def quality_of(lists: "Lists", scores: Any) -> dict[str, float] | None:
+    """Return measures of the order by score if all qualities are known, else None."""
     import numpy as np
 
     from lowrank_jax import metrics
+    from lowrank_jax.data.lists import ranking_of
 
     if np.isnan(lists.quality).any():
         return None
-    found = metrics.quality_of(lists, chosen)
+    parts = np.split(scores, np.asarray(lists.list_offsets)[1:-1])
+    found = metrics.quality_of(lists, [int(part.argmax()) for part in parts])
     return {
         "quality": found.chosen,
         "first_quality": found.base,
         "oracle_quality": found.oracle,
+        **ranking_of(lists, scores)._asdict(),
     }
 
 
 def quality_line(name: str, figures: dict[str, float]) -> str:
-    """Write mean qualities in one line."""
+    """Write the measures in one line."""
     return (
         f"{name}: mean quality {figures['quality']:.4f}, of the first candidates "
-        f"{figures['first_quality']:.4f}, of the best {figures['oracle_quality']:.4f}"
+        f"{figures['first_quality']:.4f}, of the best {figures['oracle_quality']:.4f}; "
+        f"MRR {figures['mrr']:.4f}, NDCG {figures['ndcg']:.4f}"
     )
 
 
@@ -149,6 +153,7 @@ def read(
     training: bool,
     names: Any = None,
     room: int | None = None,
+    keep: list[dict[str, Any]] | None = None,
 ) -> tuple["Lists", dict[str, int] | None]:
     """Read lists of a format; also return the ids of names, None if there are none.
 
@@ -158,9 +163,11 @@ def read(
       training: If true, every quality must be known.
       names: Ids of the names of a model.
       room: Number of features of a model.
+      keep: List to which the fields of each list are appended, or None.
     """
     from lowrank_jax.data.list_files import read_json_lists, read_svmlight_lists
 
     if kind == "json":
-        return read_json_lists(path, names=names, training=training)
-    return read_svmlight_lists(path, num_features=room, training=training), None
+        return read_json_lists(path, names=names, training=training, keep=keep)
+    found = read_svmlight_lists(path, num_features=room, training=training, keep=keep)
+    return found, None

@@ -1,14 +1,16 @@
-"""Choose rank and strengths together, from matrices and labels, in one program."""
+"""Choose rank and strengths together, from matrices and labels."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from lowrank_jax import checks
+from lowrank_jax.batch.sblr import bcpd
 from lowrank_jax.checks import InputError
-from lowrank_jax.estimators.classifier.fitting import descent_of, prepare
+from lowrank_jax.estimators.classifier.fitting import descent_of, prepare, solve
 from lowrank_jax.estimators.classifier.model import (
     check_matrices,
     precision_of,
@@ -18,12 +20,13 @@ from lowrank_jax.estimators.classifier.selection import (
     NAMES,
     Selection,
     classes_of,
-    cross_validate,
     figures,
     fold_weights,
     grid_points,
     merit,
 )
+from lowrank_jax.models import bilinear_logit
+from lowrank_jax.streams.matrices import Labelled
 
 __all__ = ["LOOSE", "POINTS", "choose"]
 
@@ -50,6 +53,7 @@ def choose(
     sample_weight: np.ndarray | Sequence[float] | None = None,
     scale: str = "global",
     multi_class: str = "joint",
+    max_iterations: int = 1000,
     say: Callable[[str], None] | None = None,
     **options: Any,
 ) -> Selection:
@@ -72,6 +76,7 @@ def choose(
       sample_weight: (n,) weight of each matrix in the fits; None weighs all alike.
       scale: Scaling of the matrices, as in `fit`.
       multi_class: ``"joint"``, or ``"binary"``, which refuses more than two classes.
+      max_iterations: Largest number of sweeps of a fit.
       say: Function that is called with a line of progress.
       **options: Other settings of `fit`.
 
@@ -91,11 +96,10 @@ def choose(
     _, first = np.unique(points, axis=0, return_index=True)
     points = points[np.sort(first)]
     given = descent_of({"solver": "minimise"} | LOOSE | options)
-    extra = {k: v for k, v in options.items() if k not in given._fields}
-    options = {k: getattr(given, k) for k in given._fields if k not in (*NAMES, "rank")}
     for name in ("left_penalty", "right_penalty"):
-        if options.pop(name) is not None:
+        if getattr(given, name) is not None:
             raise InputError(f"`{name}` replaces what is chosen: leave it out.")
+    given.check()
     with precision_of(x):
         data = prepare(x, y, scale=scale, multi_class=multi_class)
         classes = classes_of(data.labelled.targets)
@@ -103,21 +107,13 @@ def choose(
         if sample_weight is not None:
             weights = weights * np.asarray(sample_weight, np.float64)
             weights = weights / weights.sum(1, keepdims=True)
-        sizes = None
+        sizes = np.ones(len(weights))
         if scale == "global":
             each = [scaling_of(x[w > 0], scale, w[w > 0]).size for w in weights]
             sizes = np.ravel(each) / data.scaling.size.item()
-        scores, sweeps = cross_validate(
-            data.labelled,
-            np.tile(points, (len(ranks), 1)),
-            weights,
-            rank=max(ranks),
-            ranks=np.repeat(ranks, len(points)),
-            sizes=sizes,
-            say=say,
-            **options,
-            **extra,
-        )
+        fits = _Fits(data.labelled, weights, sizes, given, max_iterations, say)
+        found = [fits.all(rank, points) for rank in ranks]
+    scores, sweeps = (np.concatenate(part) for part in zip(*found, strict=True))
     rows = [
         {"rank": rank}
         | dict(zip(NAMES, map(float, point), strict=True))
@@ -134,6 +130,48 @@ def choose(
     best = max(rows, key=lambda row: merit(row)[::order])
     settings = {name: best[name] for name in NAMES}
     return Selection(best["rank"], settings, best["accuracy"], best["auc"], rows, [])
+
+
+class _Fits(NamedTuple):
+    """All fits of a rank, one after the other, by one compiled program.
+
+    A fold is a vector of weights on the same matrices, so all fits have one shape.
+    Side by side, all fits would wait for the longest block of ``solver="minimise"``.
+    """
+
+    labelled: Labelled
+    weights: np.ndarray
+    sizes: np.ndarray
+    given: bcpd.Settings
+    most: int
+    say: Callable[[str], None] | None
+
+    def all(self, rank: int, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return held-out scores (num_points, n, m) and sweeps (num_points, folds).
+
+        Dividing the matrices of a fold by c is the same as l1 strengths times c^(1/2)
+        and squared strengths times c.
+        """
+        fixed, numbers = self.given._replace(rank=rank).split()
+        dtype = self.labelled.x.dtype
+        shape = (len(points), *self.labelled.targets.shape)
+        scores = np.zeros(shape, dtype)
+        sweeps = np.zeros((len(points), len(self.weights)), int)
+        pairs = list(itertools.product(range(len(points)), range(len(self.weights))))
+        for done, (i, fold) in enumerate(pairs, start=1):
+            strengths = points[i] * self.sizes[fold] ** np.array([0.5, 1, 0.5, 1])
+            here = numbers | dict(zip(NAMES, strengths.tolist(), strict=True))
+            weights = self.weights[fold].astype(dtype)
+            part = self.labelled._replace(weights=weights)
+            params, _, sweeps[i, fold] = solve(part, here, None, fixed, self.most)
+            held = self.weights[fold] == 0
+            scores[i, held] = np.asarray(_score(params, self.labelled.x))[held]
+            if self.say is not None:
+                self.say(f"rank {rank}: {done} of {len(pairs)} fits")
+        return scores, sweeps
+
+
+_score = jax.jit(bilinear_logit.scores)
 
 
 def _folds(cv: Any, x: np.ndarray, classes: np.ndarray, seed: int) -> np.ndarray:

@@ -25,8 +25,8 @@ _OWN: dict[str, Any] = {
 class BilinearClassifierCV(BilinearClassifier):
     """`BilinearClassifier` with rank and strengths chosen by cross-validation.
 
-    All ranks, strengths and folds are fits of one compiled program
-    (`selection.cross_validate`). The best is then fitted to all matrices. The settings
+    All strengths and folds of a rank are fits of one compiled program
+    (`choosing.choose`). The best is then fitted to all matrices. The settings
     are the arguments `ranks`, `grid`, `cv`, `scoring` and `seed` of `choosing.choose`,
     and the settings of `BilinearClassifier` that are not chosen. The tolerance is
     1e-3, for the folds and for the last fit.

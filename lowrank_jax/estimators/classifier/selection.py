@@ -130,8 +130,6 @@ def cross_validate(
     max_iterations: int = 500,
     chunk_size: int | None = None,
     round_size: int | None = None,
-    ranks: np.ndarray | None = None,
-    sizes: np.ndarray | None = None,
     say: Callable[[str], None] | None = None,
     **settings: Any,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -148,10 +146,6 @@ def cross_validate(
         in a cache (4 MB), at least 8: more of them wait longer for the slowest.
       round_size: Number of sweeps between two looks at which fits have converged. None
         takes 25, or 1 with ``solver="minimise"``, whose sweeps are few and long.
-      ranks: (num_points,) rank of each point, at most `rank`. None takes `rank`. The
-        columns above it start at zero, where they stay, so one program does all ranks.
-      sizes: (num_folds,) divisor of the matrices of each fold, or None for 1. Dividing
-        by c is the same as l1 strengths times c^(1/2) and squared strengths times c.
       say: Function that is called with a line of progress.
       **settings: Other fields of `bcpd.Settings`, strengths and penalties excepted.
 
@@ -180,13 +174,6 @@ def cross_validate(
     dtype = labelled.x.dtype
     points, weights = np.asarray(points, dtype), np.asarray(weights, dtype)
     starts = _starts(labelled, weights, rank, start)
-    strengths = np.repeat(points, num_folds, axis=0)  # of each fit
-    if sizes is not None:
-        powers = np.asarray(sizes, dtype)[:, None] ** np.array([0.5, 1, 0.5, 1], dtype)
-        strengths = strengths * np.tile(powers, (len(points), 1))
-    is_column = np.ones((num_fits, rank), dtype)
-    if ranks is not None:
-        is_column = np.arange(rank) < np.repeat(ranks, num_folds)[:, None]
     numbers = {name: dtype.type(numbers[name]) for name in numbers if name not in NAMES}
     program = _program(fixed, round_size)
     states = _empty_states(chunk_size, labelled, starts)
@@ -209,8 +196,8 @@ def cross_validate(
         states, counts, has_ended, found = program(
             states,
             labelled._replace(weights=weights[folds]),
-            _columns(starts, folds, is_column[np.maximum(fits, 0)]),
-            strengths[np.maximum(fits, 0)],
+            jax.tree.map(lambda part, folds=folds: part[folds], starts),
+            points[np.maximum(fits, 0) // num_folds],
             is_fresh,
             left.astype(np.int32),
             numbers,
@@ -239,13 +226,6 @@ def _starts(labelled: Labelled, weights: jax.Array, rank: int, start: str) -> Pa
         return start_params(fold, rank=rank, start=start)
 
     return jax.vmap(one)(weights)
-
-
-def _columns(starts: Params, folds: np.ndarray, is_column: np.ndarray) -> Params:
-    """Return the start of each fit, with the columns that its rank has."""
-    here = jax.tree.map(lambda part: part[folds], starts)
-    kept = jnp.asarray(is_column, here.left.dtype)[:, None, None, :]
-    return here._replace(left=kept * here.left, right=kept * here.right)
 
 
 def _limited(learner: Learner) -> Learner:
