@@ -316,8 +316,8 @@ def table(result: Result) -> str:
         + markdown(head, rows)
         + f"\n{result['paper_strengths']['words'].capitalize()}; the runs above have "
         f"mu1 = nu1 = {WEAKER[0]:g}, mu2 = nu2 = {WEAKER[1]:g}. Without penalties the "
-        f"norm is {plain['norm_at_last']:.2f} after {plain['last']} iterations and "
-        f"{plain['norm'][-1]:.2f} after {plain['k'][-1]}. {plain['assumptions']}\n"
+        f"norm is {plain['norm_at_last']:.2g} after {plain['last']} iterations and "
+        f"{plain['norm'][-1]:.2g} after {plain['k'][-1]}. {plain['assumptions']}\n"
     )
 
 

@@ -157,6 +157,24 @@ def test_a_sample_does_not_depend_on_the_padding():
     np.testing.assert_array_equal(padded[:3], plain)
 
 
+@pytest.mark.parametrize("num_positions", [1, 3])
+def test_a_sentence_that_fills_its_window_has_no_pair_after_its_end(num_positions):
+    """All labels are as likely, and the transitions are used before the end alone."""
+    pairwise = np.zeros((3, 4))
+    pairwise[0, 0] = 60.0 if num_positions == 1 else 0.0
+    pairwise[0, 1] = 60.0
+    scores = jax_scores(np.zeros((num_positions, 3)), pairwise)
+    keys = jax.random.split(jax.random.key(0), 100)
+    draw = jax.jit(jax.vmap(lambda key: decode.sample_path(key, scores)))
+    drawn = np.asarray(draw(keys))
+    if num_positions == 1:
+        assert set(drawn[:, 0]) == {0, 1, 2}
+    else:  # one pair of (0, 1) is in every path that is ever drawn
+        pairs = (drawn[:, 1:] == 0) & (drawn[:, :-1] == 1)
+        assert pairs.any(axis=1).all()
+        assert set(drawn[pairs[:, 0], 2]) == {0, 1, 2}
+
+
 @pytest.mark.parametrize("is_shared", [True, False])
 def test_the_gradient_of_the_entropy_is_finite_where_labels_are_forbidden(is_shared):
     """As with a score so low that its label is never seen."""

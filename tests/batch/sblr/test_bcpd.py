@@ -120,7 +120,9 @@ def test_sweeps_are_those_of_the_paper(num_classes, start):
     np.testing.assert_allclose(state.objective, twin.objective(), rtol=1e-10)
     for k in range(5):
         before = twin.objective(), twin.left, twin.right, twin.bias
-        twin.sweep()
+        twin.step(0)
+        between = twin.bias
+        twin.step(1)
         constants = trace.left_constant[k], trace.right_constant[k]
         np.testing.assert_allclose(constants, twin.constants, rtol=1e-10)
         np.testing.assert_allclose(trace.objective[k], twin.objective(), rtol=1e-10)
@@ -132,6 +134,19 @@ def test_sweeps_are_those_of_the_paper(num_classes, start):
         fall = abs(twin.objective() - before[0]) / (1 + before[0])
         change = max(move / (1 + size), fall)  # SBLR-Eq8
         np.testing.assert_allclose(trace.change[k], change, rtol=1e-8)
+        squares = [
+            ((a - b) ** 2).sum() for a, b in zip(new[:2], before[1:3], strict=True)
+        ]
+        squares += [((between - before[3]) ** 2).sum(), ((new[2] - between) ** 2).sum()]
+        drop = before[0] - twin.objective()
+        printed = drop - twin.least / 2 * sum(squares)  # SBLR-Eq17
+        in_u, in_v = twin.constants
+        factors = np.array([in_u + 0.05, in_v + 0.03, in_u, in_v])  # DR-S3
+        tight = drop - factors @ squares / 2
+        np.testing.assert_allclose(trace.decrease_slack[k], printed, rtol=1e-8)
+        np.testing.assert_allclose(trace.tight_slack[k], tight, rtol=1e-6, atol=1e-12)
+        np.testing.assert_allclose(trace.loss[k], twin.loss(*new), rtol=1e-10)
+    assert trace.right_support[-1] == np.count_nonzero(twin.right)
     for found, expected in zip(final.params, new, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
     assert trace.left_support[-1] == np.count_nonzero(twin.left)

@@ -191,6 +191,26 @@ def test_a_bound_holds_for_every_matrix():
                 assert float(bound) <= 23  # at H = 0: all letters wrong at most
 
 
+def test_the_lower_bound_equals_plain_numpy():
+    """DR-M2 to the digit: a bound that is a little too high is no bound."""
+    generator = np.random.default_rng(4)
+    parts = [generator.normal(size=shape) for shape in ((9, 3), (3, 3))]
+    gradient, cost = tuple(map(jnp.asarray, parts)), jnp.asarray(7.0)
+    for tau in (0.1, 1.0, 50.0):
+        strengths = (jnp.asarray(tau), jnp.asarray(2 * tau))
+        sigmas = [np.linalg.norm(part, 2) for part in parts]
+        lengths = [np.linalg.norm(part) for part in parts]
+        for name, norms in (("nuclear", sigmas), ("frobenius", lengths)):
+            share = min(1, tau / norms[0], 2 * tau / norms[1])
+            found = lower_bound(name, gradient, cost, strengths)
+            np.testing.assert_allclose(found, share * 7, rtol=1e-10)
+        total = lengths[0] ** 2 / tau + lengths[1] ** 2 / (2 * tau)
+        share = min(1, 7 / total)
+        found = lower_bound("squared_frobenius", gradient, cost, strengths)
+        np.testing.assert_allclose(found, share * 7 - share**2 / 2 * total, rtol=1e-10)
+        assert lower_bound("none", gradient, cost, strengths) == 0
+
+
 def test_truncated_thresholds_give_the_same_run():
     _, full = long_run()
     _, trace = run(
