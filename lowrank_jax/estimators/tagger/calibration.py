@@ -121,7 +121,7 @@ def fold_temperature(
         rest = jnp.asarray(np.setdiff1d(shuffled, held_out).astype(np.int32))
         state = jax.jit(lambda key, s: learner.init(key, s.example(0)))(key, stream)
         for index in range(num_passes):
-            order = loops.order_of(key, index, rest.size)
+            order = loops.pass_order(key, index, rest.size)
             state = make_pass(state, stream, rest[order])
         found = jax.jit(final_params)(state)
         mine = {
