@@ -24,6 +24,7 @@ from lowrank_jax.data.sequences import Space
 from lowrank_jax.types import Learner
 
 __all__ = ["export_update", "load_update", "register"]
+__dir__ = __all__.copy
 
 _MARK = b"lowrank_jax update 1\n"
 

@@ -20,7 +20,7 @@ from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.streams import sentences
 from lowrank_jax.streams.whole import Whole
-from lowrank_jax.types import Learner, Stream
+from lowrank_jax.types import Example, Info, Learner, State, Stream
 
 __all__ = [
     "Pass",
@@ -33,11 +33,12 @@ __all__ = [
     "sweep",
     "train",
 ]
+__dir__ = __all__.copy
 
 
 def run(
-    learner: Learner, state: Any, stream: Stream, order: jax.Array
-) -> tuple[Any, Any]:
+    learner: Learner[State, Info, Any], state: State, stream: Stream, order: jax.Array
+) -> tuple[State, Info]:
     """Scan `learner.update` over the examples in `order`. Pure; jit it.
 
     Args:
@@ -202,13 +203,13 @@ def passes(
 
 
 def train(
-    learner: Learner,
+    learner: Learner[State, Info, Any],
     stream: Any,
     *,
     key: jax.Array,
     num_passes: int,
     on_pass: Callable[[Pass], None] | None = None,
-) -> tuple[Any, Any]:
+) -> tuple[State, Info]:
     """Train by passes; return the final state and the trace of all rounds.
 
     Args:
@@ -277,8 +278,12 @@ def sweep(
 
 
 def converge(
-    learner: Learner, state: Any, data: Any, *, max_iterations: int
-) -> tuple[Any, Any, jax.Array]:
+    learner: Learner[State, Any, Example],
+    state: State,
+    data: Example,
+    *,
+    max_iterations: int,
+) -> tuple[State, Any, jax.Array]:
     """Repeat the `update` of a batch learner until `Info.converged`. Pure; jit it.
 
     One program holds the loop and the stopping rule. Under `vmap` it runs many problems

@@ -21,6 +21,7 @@ from lowrank_jax.data.sequences import Space
 from lowrank_jax.types import Learner, Stream
 
 __all__ = ["CHECKS", "PLATFORMS", "assert_no_copies", "check_learner", "sentences"]
+__dir__ = __all__.copy
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 _NAMES = ("State", "Info", "learner", "final_params")

@@ -7,7 +7,7 @@ learner is a `Sentence`: a window of fixed size on those arrays, and its true le
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Space
 
 __all__ = ["Learner", "Sentence", "Stream", "check_dtype"]
+__dir__ = __all__.copy
 
 
 def check_dtype(dtype: Any) -> None:
@@ -29,7 +30,12 @@ def check_dtype(dtype: Any) -> None:
         )
 
 
-class Learner(NamedTuple):
+State = TypeVar("State")
+Info = TypeVar("Info")
+Example = TypeVar("Example")
+
+
+class Learner(NamedTuple, Generic[State, Info, Example]):
     """A pair of pure functions; `lax.scan(update, state, examples)` runs it.
 
     Attributes:
@@ -37,8 +43,8 @@ class Learner(NamedTuple):
       update: ``(state, example) -> (State, Info)``.
     """
 
-    init: Callable[[jax.Array, Any], Any]
-    update: Callable[[Any, Any], tuple[Any, Any]]
+    init: Callable[[jax.Array, Example], State]
+    update: Callable[[State, Example], tuple[State, Info]]
 
 
 class Stream(Protocol):

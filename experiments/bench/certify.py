@@ -79,7 +79,7 @@ class _Trained(NamedTuple):
     seconds: float
 
 
-def _train(stream: streams.sentences.Stream, record: tuple[str, ...]) -> _Trained:
+def _train(stream: streams.sentences.Stream, record: Any) -> _Trained:
     learner = online.bol.learner(record=record)
     seconds, traces = 0.0, []
     for done in loops.passes(

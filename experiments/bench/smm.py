@@ -34,7 +34,8 @@ __all__ = ["EXPERIMENT"]
 
 NUM_REPEATS = 5
 NUM_TURNS = 15  # of the thresholds, one after the other
-STRENGTH, STEP_SIZE, UNFOLDING = 30.0, 0.3, "first"
+STRENGTH, STEP_SIZE = 30.0, 0.3
+UNFOLDING: Any = "first"
 NUM_ITERATIONS = 40  # before anything is measured, so that the rank is a real one
 
 #: What CRFsuite sees: letters at most two away, adjacent pairs and triples of them.

@@ -194,7 +194,7 @@ def objective(params: Params, labelled: Labelled, l1: float, l2: float) -> float
 
 
 def _penalised(
-    labelled: Labelled, step: str, num_iterations: int, limit: Params | None
+    labelled: Labelled, step: Any, num_iterations: int, limit: Params | None
 ) -> tuple[dict[str, Any], Params]:
     """Run with a penalty; without a limit the run finds its own."""
     l1, l2 = WEAKER

@@ -95,7 +95,7 @@ def _methods(num_iterations: int) -> dict[str, _Method]:
             length=num_iterations,
         )[0]
 
-    def untied(regulariser: str, unfolding: str) -> _Method:
+    def untied(regulariser: Any, unfolding: Any) -> _Method:
         blocks = hankel.basis(3, unfolding=unfolding)
 
         @jax.jit

@@ -267,9 +267,9 @@ def _run(setting: Setting, task: Task, checkpoints: Sequence[int]) -> Chosen:
 
 
 def _learner(
-    regulariser: str,
-    unfolding: str,
-    lower_orders: str,
+    regulariser: Any,
+    unfolding: Any,
+    lower_orders: Any,
     strength: Any = 1.0,
     step_size: Any = 1.0,
 ) -> Any:
@@ -285,7 +285,7 @@ def _learner(
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def _start(
-    regulariser: str, unfolding: str, lower_orders: str, lattice: Lattice
+    regulariser: Any, unfolding: Any, lower_orders: Any, lattice: Lattice
 ) -> Any:
     learner = _learner(regulariser, unfolding, lower_orders)
     return learner.init(jax.random.key(0), lattice)
@@ -293,9 +293,9 @@ def _start(
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3), donate_argnums=4)
 def _advance(
-    regulariser: str,
-    unfolding: str,
-    lower_orders: str,
+    regulariser: Any,
+    unfolding: Any,
+    lower_orders: Any,
     num_iterations: int,
     state: Any,
     lattice: Lattice,

@@ -61,10 +61,10 @@ class Tensor(NamedTuple):
     order: int = 2
     num_components: int = 1
     mapping: str = "surrogate"
-    step: str = "bcd"
-    decoding: str = "cost"
-    start: str = "constant"
-    averaging: str = "average"
+    step: Any = "bcd"
+    decoding: Any = "cost"
+    start: Any = "constant"
+    averaging: Any = "average"
 
     def shape(self, num_features: int) -> tensor.Shape:
         """Return the mode sizes for V features (TM-N2)."""
@@ -335,7 +335,7 @@ def linear_passes(
 
 
 @functools.lru_cache(maxsize=8)
-def _linear_programs(rule: str, decoding: str) -> tuple[Any, Any]:
+def _linear_programs(rule: Any, decoding: Any) -> tuple[Any, Any]:
     def learner(limit: Any) -> Any:
         return rerank.learner(rule=rule, max_step_size=limit, decoding=decoding)
 

@@ -25,7 +25,7 @@ __all__ = ["TITLE", "Demo", "run", "section"]
 TITLE = "Words: an output for each letter"
 _BASIS: dict[str, Any] = {"order": 3, "lower_orders": "none", "unfolding": "last"}
 # Strength for each training word, and step: the best of some on tasks of other seeds.
-_SETTINGS: dict[str, tuple[str, float, float]] = {
+_SETTINGS: dict[str, tuple[Any, float, float]] = {
     "none": ("none", 0.0, 0.05),
     "L2": ("squared_frobenius", 1 / 40, 0.3),
     "spectral": ("nuclear", 1 / 15, 0.3),

@@ -66,7 +66,7 @@ def run(size: Size, tell: Callable[[Row], None]) -> Demo:
         tensor.scores, tensor_mira.final_params, _NUM_COMPONENTS * sum(_SIZES)
     )
 
-    def tensor_learner(step: str) -> Learner:
+    def tensor_learner(step: Any) -> Learner:
         return tensor_mira.learner(
             shape=shape,
             step=step,

@@ -50,6 +50,7 @@ __all__ = [
     "with_transitions",
     "zeros",
 ]
+__dir__ = __all__.copy
 
 
 class Params(NamedTuple):

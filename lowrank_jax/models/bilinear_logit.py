@@ -23,6 +23,7 @@ __all__ = [
     "scores",
     "weight_matrices",
 ]
+__dir__ = __all__.copy
 
 
 class Params(NamedTuple):

@@ -26,6 +26,7 @@ __all__ = [
     "margin_of",
     "scores",
 ]
+__dir__ = __all__.copy
 
 _PAIR_ROWS = 8  # rows of a difference at a time: most candidates have few entries
 Carry = TypeVar("Carry")

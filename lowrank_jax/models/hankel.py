@@ -50,6 +50,7 @@ __all__ = [
     "tie_groups",
     "zeros",
 ]
+__dir__ = __all__.copy
 
 #: One matrix a block of the basis.
 Params = tuple[jax.Array, ...]

@@ -21,6 +21,7 @@ from lowrank_jax.streams import sentences
 from lowrank_jax.types import Sentence
 
 __all__ = ["Params", "positions", "scores", "with_transitions", "zeros"]
+__dir__ = __all__.copy
 
 
 class Params(NamedTuple):

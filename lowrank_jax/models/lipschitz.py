@@ -27,6 +27,7 @@ __all__ = [
     "tight_constant",
     "trace_constant",
 ]
+__dir__ = __all__.copy
 
 
 def curvature(num_classes: int) -> float:

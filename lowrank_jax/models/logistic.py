@@ -20,6 +20,7 @@ __all__ = [
     "probabilities",
     "residuals",
 ]
+__dir__ = __all__.copy
 
 
 def _log_partition(scores: jax.Array) -> jax.Array:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 __all__ = ["Params", "gradients", "scores"]
+__dir__ = __all__.copy
 
 
 class Params(NamedTuple):

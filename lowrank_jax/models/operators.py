@@ -44,6 +44,7 @@ __all__ = [
     "tied_matrix",
     "trigram_table",
 ]
+__dir__ = __all__.copy
 
 
 class Operators(NamedTuple):

@@ -38,6 +38,7 @@ __all__ = [
     "scores",
     "weights",
 ]
+__dir__ = __all__.copy
 
 _MOST_CELLS = 2**31 - 1  # cells are int32
 _MOST_MODES = 64  # 31 of size 2 already have too many cells

@@ -39,7 +39,7 @@ turn to the next; the factor stands for them. Alg. 1 starts from :math:`\alpha =
 which both start from 1. The scale :math:`ab` is kept separately.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -53,42 +53,62 @@ from lowrank_jax.online import mistakes
 from lowrank_jax.types import Learner, Sentence, check_dtype
 
 __all__ = ["Info", "State", "final_params", "learner"]
+__dir__ = __all__.copy
 
 PENALTIES = ("product", "sum", "block")
 
 
 class State(NamedTuple):
-    """What the next round needs, and nothing else."""
+    """What the next round needs, and nothing else.
 
-    params: bilinear.Params  # A, B, w and the scale a * b
-    sums: bilinear.Params | None  # lazy sums over rounds, for averaging
-    pending: jax.Array  # (K + 1, 2 S + 1)  direction of a round; 0 between rounds
-    units: jax.Array  # (2,)  a and b
-    growth: jax.Array  # (2,)  ||A||^2 and ||B||^2 less their start
-    num_rounds: jax.Array  # () int32
+    Attributes:
+      params: A, B, w and the scale a * b.
+      sums: Lazy sums over rounds, for averaging.
+      pending: Direction of a round; 0 between rounds, (K + 1, 2 S + 1).
+      units: a and b, (2,).
+      growth: ||A||^2 and ||B||^2 less their start, (2,).
+      num_rounds: Number of rounds, () int32.
+    """
+
+    params: bilinear.Params
+    sums: bilinear.Params | None
+    pending: jax.Array
+    units: jax.Array
+    growth: jax.Array
+    num_rounds: jax.Array
 
 
 class Info(NamedTuple):
-    """What the proof and the report need of this round."""
+    """What the proof and the report need of this round.
 
-    loss: jax.Array  # ()  [1 - <W, dPhi>]_+ on a mistake, else 0
-    is_mistake: jax.Array  # () bool
-    num_wrong: jax.Array  # () int32  wrong labels
-    margin: jax.Array  # ()  <W, dPhi>, 0-order part included
-    step_size: jax.Array  # ()  tau
-    dual_increment: jax.Array  # ()  gain of the half-problem's dual, zero or more
-    factor: jax.Array  # () int32  0 in a turn of alpha, 1 in a turn of beta
+    Attributes:
+      loss: [1 - <W, dPhi>]_+ on a mistake, else 0, ().
+      is_mistake: True if the prediction was wrong, () bool.
+      num_wrong: Wrong labels, () int32.
+      margin: <W, dPhi>, 0-order part included, ().
+      step_size: tau, ().
+      dual_increment: Gain of the half-problem's dual, zero or more, ().
+      factor: 0 in a turn of alpha, 1 in a turn of beta, () int32.
+    """
+
+    loss: jax.Array
+    is_mistake: jax.Array
+    num_wrong: jax.Array
+    margin: jax.Array
+    step_size: jax.Array
+    dual_increment: jax.Array
+    factor: jax.Array
 
 
 def learner(
     *,
-    penalty: str = "product",
+    penalty: Literal["product", "sum", "block"] = "product",
     max_step_size: float | jax.Array = 1.0,
     num_rounds_per_block: int = 10_000,
-    start: str = "unit",
-    averaging: str = "factors",
+    start: Literal["unit", "ones"] = "unit",
+    averaging: Literal["factors", "none"] = "factors",
     dtype: jnp.dtype = jnp.float32,
-) -> Learner:
+) -> Learner[State, Info, Sentence]:
     r"""Build the pair ``(init, update)``; both are pure.
 
     Args:

@@ -14,7 +14,7 @@ the step on :math:`F^* = \frac12\|\cdot\|_F^2` that raises the dual objective mo
 every `dual_increment` is zero or more.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,29 +27,41 @@ from lowrank_jax.online.perceptron import State, final_params
 from lowrank_jax.types import Learner, Sentence, check_dtype
 
 __all__ = ["Info", "State", "final_params", "learner"]
+__dir__ = __all__.copy
 
 
 class Info(NamedTuple):
-    """What the proof and the report need of this round."""
+    """What the proof and the report need of this round.
 
-    loss: jax.Array  # ()  [c_t - <W, dPhi>]_+
-    is_mistake: jax.Array  # () bool: the sequence of this round is not the true one
-    num_wrong: jax.Array  # () int32  number of labels that differ
-    margin: jax.Array  # ()  <W_{t-1}, dPhi_t>
-    step_size: jax.Array  # ()  tau_t
-    dual_increment: jax.Array  # ()  Delta_t = tau c_t - (F*(W_t) - F*(W_{t-1}))
-    conjugate: jax.Array  # ()  F*(W_t)
-    bregman: jax.Array  # ()  tau^2 ||dPhi||^2 / 2
+    Attributes:
+      loss: [c_t - <W, dPhi>]_+, ().
+      is_mistake: True if the sequence of this round is not the true one, () bool.
+      num_wrong: Number of labels that differ, () int32.
+      margin: <W_{t-1}, dPhi_t>, ().
+      step_size: tau_t, ().
+      dual_increment: Delta_t = tau c_t - (F*(W_t) - F*(W_{t-1})), ().
+      conjugate: F*(W_t), ().
+      bregman: tau^2 ||dPhi||^2 / 2, ().
+    """
+
+    loss: jax.Array
+    is_mistake: jax.Array
+    num_wrong: jax.Array
+    margin: jax.Array
+    step_size: jax.Array
+    dual_increment: jax.Array
+    conjugate: jax.Array
+    bregman: jax.Array
 
 
 def learner(
     *,
     max_step_size: float | jax.Array = 1.0,
-    cost: str = "hamming",
-    decoding: str = "plain",
-    averaging: str = "dual",
+    cost: Literal["hamming", "one"] = "hamming",
+    decoding: Literal["plain", "cost"] = "plain",
+    averaging: Literal["dual", "none"] = "dual",
     dtype: jnp.dtype = jnp.float32,
-) -> Learner:
+) -> Learner[State, Info, Sentence]:
     """Build the pair ``(init, update)``; both are pure.
 
     Args:

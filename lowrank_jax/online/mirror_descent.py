@@ -13,7 +13,7 @@ labels and label transitions. This is the general path. `online.bol`,
 """
 
 import dataclasses
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,7 @@ from lowrank_jax.online.bol.dense import Choice
 from lowrank_jax.types import Learner, Sentence, check_dtype
 
 __all__ = ["Info", "MirrorMap", "State", "final_params", "learner"]
+__dir__ = __all__.copy
 
 
 class State(NamedTuple):
@@ -85,10 +86,10 @@ def learner(
     *,
     map: MirrorMap,
     step_size: float | jax.Array = 1.0,
-    averaging: str = "none",
-    record: tuple[str, ...] = (),
+    averaging: Literal["none", "weights"] = "none",
+    record: tuple[Literal["predicted"], ...] = (),
     dtype: jnp.dtype = jnp.float32,
-) -> Learner:
+) -> Learner[State, Info, Choice | Sentence]:
     """Build the pair ``(init, update)``; both are pure.
 
     Args:

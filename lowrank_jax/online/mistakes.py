@@ -40,6 +40,7 @@ __all__ = [
     "transitions",
     "unary",
 ]
+__dir__ = __all__.copy
 
 
 class Differences(NamedTuple):

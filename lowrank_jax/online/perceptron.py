@@ -11,7 +11,7 @@ rounds is averaging in the dual (DR-B9), kept lazily as
 :math:`\sum_t (t-1)\,C\,\Delta\Phi^t`.
 """
 
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -24,42 +24,64 @@ from lowrank_jax.online import mistakes
 from lowrank_jax.types import Learner, Sentence, check_dtype
 
 __all__ = ["Info", "State", "average", "final_params", "learner"]
+__dir__ = __all__.copy
 
 Tree = TypeVar("Tree")
 
 
 class State(NamedTuple):
-    """What the next round needs, and nothing else."""
+    """What the next round needs, and nothing else.
 
-    params: linear.Params  # W_t
-    sums: linear.Params | None  # sum_t (t - 1) C dPhi_t, if the learner averages
-    conjugate: jax.Array  # ()  F*(W_t)
-    num_rounds: jax.Array  # () int32  t
-    step_size: jax.Array | None = None  # ()  C of the learner that made the state
+    Attributes:
+      params: W_t.
+      sums: sum_t (t - 1) C dPhi_t, if the learner averages.
+      conjugate: F*(W_t), ().
+      num_rounds: Number of rounds t, () int32.
+      step_size: C of the learner that made the state, ().
+    """
+
+    params: linear.Params
+    sums: linear.Params | None
+    conjugate: jax.Array
+    num_rounds: jax.Array
+    step_size: jax.Array | None = None
 
 
 class Info(NamedTuple):
-    """What the proof and the report need of this round."""
+    """What the proof and the report need of this round.
 
-    loss: jax.Array  # ()  [1 - <W, dPhi>]_+ on a mistake, else 0 (errata of BOL-N3)
-    is_mistake: jax.Array  # () bool
-    num_wrong: jax.Array  # () int32  wrong labels
-    margin: jax.Array  # ()  <W_{t-1}, dPhi_t>, 0 or less
-    dual_increment: jax.Array  # ()  Delta_t (BOL-N5)
-    conjugate: jax.Array  # ()  F*(Theta_t)
-    bregman: jax.Array  # ()  B_t (DR-B4)
-    predicted: jax.Array | None = None  # (window,) int32, if recorded
-    squared_norm: jax.Array | None = None  # () int32  ||dPhi_t||^2, if recorded
-    curvature: jax.Array | None = None  # ()  2 B_t / C^2: ||dPhi_t||^2, if recorded
+    Attributes:
+      loss: [1 - <W, dPhi>]_+ on a mistake, else 0 (errata of BOL-N3), ().
+      is_mistake: True if the prediction was wrong, () bool.
+      num_wrong: Wrong labels, () int32.
+      margin: <W_{t-1}, dPhi_t>, 0 or less, ().
+      dual_increment: Delta_t (BOL-N5), ().
+      conjugate: F*(Theta_t), ().
+      bregman: B_t (DR-B4), ().
+      predicted: Predicted labels, if recorded, (window,) int32.
+      squared_norm: ||dPhi_t||^2, if recorded, () int32.
+      curvature: 2 B_t / C^2: ||dPhi_t||^2, if recorded, ().
+    """
+
+    loss: jax.Array
+    is_mistake: jax.Array
+    num_wrong: jax.Array
+    margin: jax.Array
+    dual_increment: jax.Array
+    conjugate: jax.Array
+    bregman: jax.Array
+    predicted: jax.Array | None = None
+    squared_norm: jax.Array | None = None
+    curvature: jax.Array | None = None
 
 
 def learner(
     *,
     step_size: float | jax.Array = 1.0,
-    averaging: str = "dual",
-    record: tuple[str, ...] = (),
+    averaging: Literal["dual", "none"] = "dual",
+    record: tuple[Literal["predicted", "squared_norm", "curvature"], ...] = (),
     dtype: jnp.dtype = jnp.float32,
-) -> Learner:
+) -> Learner[State, Info, Sentence]:
     r"""Build the pair ``(init, update)``; both are pure.
 
     Args:

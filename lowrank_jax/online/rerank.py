@@ -19,7 +19,7 @@ Tensor-MIRA of order 1. The average over rounds is kept lazily, as
 list.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,38 +32,54 @@ from lowrank_jax.streams.lists import Candidates
 from lowrank_jax.types import Learner, check_dtype
 
 __all__ = ["Info", "State", "final_params", "learner"]
+__dir__ = __all__.copy
 
 
 class State(NamedTuple):
-    """What the next round needs, and nothing else."""
+    """What the next round needs, and nothing else.
 
-    params: jax.Array  # (V + 1,)  w_t; the last is 0
-    sums: jax.Array | None  # (V + 1,)  sum_t (t - 1) tau_t dphi_t, if averaged
-    scratch: jax.Array | None  # (V + 1,) zeros: room for dphi_t, if its norm is needed
-    num_rounds: jax.Array  # () int32  t
+    Attributes:
+      params: w_t; the last is 0, (V + 1,).
+      sums: sum_t (t - 1) tau_t dphi_t, if averaged, (V + 1,).
+      scratch: Zeros, room for dphi_t, if its norm is needed, (V + 1,).
+      num_rounds: Number of rounds t, () int32.
+    """
+
+    params: jax.Array
+    sums: jax.Array | None
+    scratch: jax.Array | None
+    num_rounds: jax.Array
 
 
 class Info(NamedTuple):
-    """What the report needs of this round. All fields are 0 without a mistake."""
+    """What the report needs of this round. All fields are 0 without a mistake.
 
-    loss: jax.Array  # ()  [rho - w dphi]_+
-    is_mistake: jax.Array  # () bool  z_t is not y_t
-    cost: jax.Array  # ()  rho(y_t, z_t)
-    margin: jax.Array  # ()  w dphi; 0 or less where decoding is plain
-    step_size: jax.Array  # ()  tau, mean over the candidates of the round
+    Attributes:
+      loss: [rho - w dphi]_+, ().
+      is_mistake: True if z_t is not y_t, () bool.
+      cost: rho(y_t, z_t), ().
+      margin: w dphi; 0 or less where decoding is plain, ().
+      step_size: tau, mean over the candidates of the round, ().
+    """
+
+    loss: jax.Array
+    is_mistake: jax.Array
+    cost: jax.Array
+    margin: jax.Array
+    step_size: jax.Array
 
 
 def learner(
     *,
-    rule: str = "mira",
+    rule: Literal["perceptron", "mira"] = "mira",
     max_step_size: float | jax.Array = 1.0,
-    averaging: str = "average",
-    cost: str = "quality",
-    oracle: str = "first",
-    decoding: str = "plain",
+    averaging: Literal["average", "none"] = "average",
+    cost: Literal["quality", "one"] = "quality",
+    oracle: Literal["first", "nearest"] = "first",
+    decoding: Literal["plain", "cost"] = "plain",
     num_best: int = 1,
     dtype: jnp.dtype = jnp.float32,
-) -> Learner:
+) -> Learner[State, Info, Candidates]:
     r"""Build the pair ``(init, update)``; both are pure.
 
     Args:

@@ -30,7 +30,7 @@ it has the highest score. With ``num_best`` n, the round takes steps against eac
 n best candidates in turn, each from the tensor after the candidate before it.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -44,35 +44,57 @@ from lowrank_jax.streams.lists import Candidates
 from lowrank_jax.types import Learner, check_dtype
 
 __all__ = ["Info", "State", "final_params", "learner"]
+__dir__ = __all__.copy
 
 _ROUNDING = 32  # smaller rises of the objective, in units of rounding, do not count
 
 
 class State(NamedTuple):
-    """What the next round needs, and nothing else."""
+    """What the next round needs, and nothing else.
 
-    params: Params  # for each mode (H, n_d)
-    sums: Params | None  # sum of the params over rounds, if the learner averages
-    num_rounds: jax.Array  # () int32  t
+    Attributes:
+      params: For each mode (H, n_d).
+      sums: Sum of the params over rounds, if the learner averages.
+      num_rounds: Number of rounds t, () int32.
+    """
+
+    params: Params
+    sums: Params | None
+    num_rounds: jax.Array
 
 
 class Info(NamedTuple):
-    """What the proof and the report need of this round; 0 without a mistake."""
+    """What the proof and the report need of this round; 0 without a mistake.
 
-    loss: jax.Array  # ()  [rho - <T_t, dPhi>]_+
-    is_mistake: jax.Array  # () bool  z_t is not y_t
-    cost: jax.Array  # ()  rho(y_t, z_t)
-    margin: jax.Array  # ()  <T_t, dPhi>
-    step_size: jax.Array  # ()  tau, mean over the sub-steps (h, d)
-    clipped: jax.Array  # ()  share of sub-steps with tau at its limit
-    moved: jax.Array  # ()  share of sub-steps that changed their vector
-    objective: jax.Array  # ()  TM-Eq3 at T_t, C times the loss; sum over candidates
-    objective_after: jax.Array  # ()  TM-Eq3 after the round; sum over candidates
-    rises: jax.Array  # ()  share of sub-steps that raised TM-Eq3
-    norm_product: jax.Array  # ()  product over d of ||w_h^d||^2, mean over h
-    component_distance: jax.Array  # ()  in 0..1; 0 where all components are equal
-    sub_steps: jax.Array | None = None  # (num_sweeps, H, D, 3), if recorded: tau, and
-    #   TM-Eq3 before and after, against the candidate of the highest score
+    Attributes:
+      loss: [rho - <T_t, dPhi>]_+, ().
+      is_mistake: True if z_t is not y_t, () bool.
+      cost: rho(y_t, z_t), ().
+      margin: <T_t, dPhi>, ().
+      step_size: tau, mean over the sub-steps (h, d), ().
+      clipped: Share of sub-steps with tau at its limit, ().
+      moved: Share of sub-steps that changed their vector, ().
+      objective: TM-Eq3 at T_t, C times the loss; sum over candidates, ().
+      objective_after: TM-Eq3 after the round; sum over candidates, ().
+      rises: Share of sub-steps that raised TM-Eq3, ().
+      norm_product: Product over d of ||w_h^d||^2, mean over h, ().
+      component_distance: In 0..1; 0 where all components are equal, ().
+      sub_steps: Tau, TM-Eq3 before and after, if recorded, (num_sweeps, H, D, 3).
+    """
+
+    loss: jax.Array
+    is_mistake: jax.Array
+    cost: jax.Array
+    margin: jax.Array
+    step_size: jax.Array
+    clipped: jax.Array
+    moved: jax.Array
+    objective: jax.Array
+    objective_after: jax.Array
+    rises: jax.Array
+    norm_product: jax.Array
+    component_distance: jax.Array
+    sub_steps: jax.Array | None = None
 
 
 class _Sweep(NamedTuple):
@@ -97,26 +119,25 @@ class _Mended(NamedTuple):
 def learner(
     *,
     shape: Shape,
-    step: str = "paper",
+    step: Literal["paper", "exact", "bcd"] = "paper",
     max_step_size: float | jax.Array = 0.1,
     num_sweeps: int = 1,
-    start: str = "constant",
-    averaging: str = "none",
-    cost: str = "quality",
-    oracle: str = "first",
-    decoding: str = "plain",
+    start: Literal["constant", "positive", "random"] = "constant",
+    averaging: Literal["average", "none"] = "none",
+    cost: Literal["quality", "one"] = "quality",
+    oracle: Literal["first", "nearest"] = "first",
+    decoding: Literal["plain", "cost"] = "plain",
     num_best: int = 1,
-    record: tuple[str, ...] = (),
+    record: tuple[Literal["sub_steps"], ...] = (),
     dtype: jnp.dtype = jnp.float32,
-) -> Learner:
+) -> Learner[State, Info, Candidates]:
     r"""Build the pair ``(init, update)``; both are pure.
 
     The feature ids of an example (`Candidates`) are cells of the tensor: see
     `data.lists.remap` and `features.mapping`.
 
     Args:
-      shape: Mode sizes and number of components. Feature ids are cells with the first
-        index fastest (`models.tensor.Shape`). Static.
+      shape: Mode sizes, first index fastest, and number of components. Static.
       step: ``"paper"``, ``"exact"`` or ``"bcd"``.
       max_step_size: :math:`C`, positive. May be traced.
       num_sweeps: Number of sweeps over all vectors per round. Static.
@@ -126,14 +147,12 @@ def learner(
         of a base system, may take long to find its sign, or lose it again.
       averaging: ``"average"`` keeps the mean of each vector over rounds; ``"none"``.
       cost: :math:`\rho`: ``"quality"`` (difference of quality) or ``"one"``.
-      oracle: Choice among several best candidates: the ``"first"``, or the
-        ``"nearest"``, which has the highest score.
+      oracle: Which of several best candidates: ``"first"``, or of highest score now
+        (``"nearest"``).
       decoding: ``"plain"`` if :math:`z_t` has the highest score, as in TM-Alg2,
         ``"cost"`` if it has the highest sum of score and cost.
-      num_best: Number of candidates per round to update against, one after the other.
-        Static.
-      record: ``("sub_steps",)`` records tau, and the objective (3) before and after,
-        for every sub-step (h, d). Static.
+      num_best: Number of candidates per round to update against, in turn. Static.
+      record: ``("sub_steps",)`` records tau and objective (3) of sub-steps. Static.
       dtype: Type of the params.
     """
     checks.positive(max_step_size=max_step_size)
@@ -182,7 +201,6 @@ def learner(
             w = sweep.params[d][h]
             phi = _contract(sweep.params, h, d, example, pair)  # TM-Eq5
             weight, target, size = _contracted(first, sweep.params, h, d, lengths[d])
-
             centre, largest = w, limit
             if step != "paper":
                 safe = jnp.where(weight > 0, weight, 1)
@@ -192,12 +210,10 @@ def learner(
             square, along, inner = jnp.stack([phi, w, centre]) @ phi
             rest = sweep.margin - along  # s of TM-N4
             gap = jax.nn.relu(pair.cost - rest - inner)
-            full = gap / jnp.where(square > 0, square, 1)
-            full = jnp.where(square > 0, full, 0)
+            full = jnp.where(square > 0, gap / jnp.where(square > 0, square, 1), 0)
             tau = jnp.minimum(largest, full)  # TM-Eq6, DR-T1, DR-T2
             new = centre + tau * phi
             margin = rest + inner + tau * square
-
             # Moving w by delta adds delta x (other vectors) to T - T_t.
             delta = new - w
             moved, slope = jnp.stack([delta, weight * w - target]) @ delta
@@ -250,9 +266,7 @@ def learner(
         pair = pairs[0]
         loss = jnp.where(pair.is_mistake, jax.nn.relu(pair.cost - pair.margin), 0)
         none = jnp.zeros((2,), dtype), jnp.zeros((4,), dtype)
-        seen = None
-        if "sub_steps" in record:
-            seen = jnp.zeros((num_substeps, 3), dtype)
+        seen = jnp.zeros((num_substeps, 3), dtype) if "sub_steps" in record else None
         end = mend(_Mended(state.params, *none, seen), example, pair, limit)
         seen, end = end.seen, end._replace(seen=None)
         has_moved = pair.is_mistake
@@ -285,6 +299,8 @@ def learner(
             agreement = tensor.gram(params, params).sum() / jnp.maximum(
                 num_components * norms.sum(), jnp.finfo(dtype).tiny
             )
+        if seen is not None:
+            seen = seen.reshape(num_sweeps, num_components, order, 3)
         info = Info(
             loss=loss,
             is_mistake=pair.is_mistake,
@@ -298,11 +314,7 @@ def learner(
             rises=mean[3],
             norm_product=norms.mean(),
             component_distance=jnp.sqrt(jax.nn.relu(1 - agreement)),
-            sub_steps=(
-                None
-                if seen is None
-                else seen.reshape(num_sweeps, num_components, order, 3)
-            ),
+            sub_steps=seen,
         )
         sums = state.sums
         if sums is not None:

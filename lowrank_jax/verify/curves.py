@@ -128,7 +128,7 @@ def regrets(seed: int = 0, *, num_rounds: int = 250) -> AlongRounds:
     def program(x: jax.Array, y: jax.Array, planted: jax.Array) -> AlongRounds:
         stream = streams.Stacked(jax.vmap(dense.binary)(x, y))
         state = learner.init(jax.random.key(0), stream.example(0))
-        watched = Learner(learner.init, update)
+        watched: Learner = Learner(learner.init, update)
         order = jnp.arange(stream.num_examples, dtype=jnp.int32)
         _, (info, push, ratio) = loops.run(watched, state, stream, order)
         # U: the planted direction, at the size where its loss and its norm are least.
@@ -190,13 +190,11 @@ def _dual_run(
 def _watched(name: str, num_labels: int) -> Learner:
     """Return a learner with exact numbers of its state instead of `Info`."""
     given: dict[str, Any] = {"averaging": "none", "dtype": jnp.float64}
+    if name != "sp":
+        given["variant"] = name.removeprefix("bol ")
     if name == "bol paper":
         given["divisor"] = "global"
-    learner = (
-        perceptron.learner(**given)
-        if name == "sp"
-        else bol.learner(variant=name.removeprefix("bol "), **given)
-    )
+    learner = perceptron.learner(**given) if name == "sp" else bol.learner(**given)
     conjugate: Callable[[jax.Array], jax.Array] = {
         "sp": lambda values: (values * values).sum() / 2,
         "bol block": lambda values: (values[:, 0] ** 2).sum() / 2,  # DR-B6
@@ -301,7 +299,7 @@ def tensor_rounds(
     shape = Shape((6, 6), 2)
     order = np.arange(num_lists, dtype=np.int32)
 
-    def run(step: str) -> Callable[[streams.lists.Stream, jax.Array], Any]:
+    def run(step: Any) -> Callable[[streams.lists.Stream, jax.Array], Any]:
         learner = tensor_mira.learner(
             shape=shape,
             step=step,

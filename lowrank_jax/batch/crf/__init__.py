@@ -22,7 +22,7 @@ iteration 0.75 s with either solver. For L1, OWL-QN reached the objective 16,894
 101 evaluations. FISTA with restart reached 20,184 after 196 evaluations.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -43,37 +43,54 @@ __all__ = [
     "learner",
     "negative_log_likelihood",
 ]
+__dir__ = __all__.copy
 
 
 class State(NamedTuple):
-    """What the next iteration needs, and nothing else."""
+    """What the next iteration needs, and nothing else.
 
-    params: linear.Params  # w
-    objective: jax.Array  # ()  infinite before the first iteration
-    search: Any  # state of optax.lbfgs, or a `quasi_newton.Search`
+    Attributes:
+      params: w.
+      objective: Infinite before the first iteration, ().
+      search: State of optax.lbfgs, or a `quasi_newton.Search`.
+    """
+
+    params: linear.Params
+    objective: jax.Array
+    search: Any
 
 
 class Info(NamedTuple):
-    """What the report needs of this iteration."""
+    """What the report needs of this iteration.
 
-    objective: jax.Array  # ()  after the iteration, penalty included
-    gradient_norm: jax.Array  # ()  after the iteration; L1: of the pseudo-gradient
-    step_size: jax.Array  # ()  of the line search; 0 if the search found no step
-    num_evaluations: jax.Array  # () int32  evaluations of loss and gradient
-    num_nonzero: jax.Array  # () int32  weights other than 0
-    relative_change: jax.Array  # ()  decrease of the objective, relative
-    converged: jax.Array  # () bool: see `quasi_newton.progress`
+    Attributes:
+      objective: After the iteration, penalty included, ().
+      gradient_norm: After the iteration; L1: of the pseudo-gradient, ().
+      step_size: Step of the line search; 0 if the search found no step, ().
+      num_evaluations: Evaluations of loss and gradient, () int32.
+      num_nonzero: Weights other than 0, () int32.
+      relative_change: Decrease of the objective, relative, ().
+      converged: True if it holds by `quasi_newton.progress`, () bool.
+    """
+
+    objective: jax.Array
+    gradient_norm: jax.Array
+    step_size: jax.Array
+    num_evaluations: jax.Array
+    num_nonzero: jax.Array
+    relative_change: jax.Array
+    converged: jax.Array
 
 
 def learner(
     *,
-    penalty: str = "l2",
+    penalty: Literal["l1", "l2"] = "l2",
     strength: float | jax.Array = 1.0,
     memory_size: int = 10,
     max_evaluations: int = 20,
     tolerance: float | jax.Array = 1e-5,
     dtype: jnp.dtype = jnp.float32,
-) -> Learner:
+) -> Learner[State, Info, Lanes]:
     """Build the pair ``(init, update)``; both are pure.
 
     Args:

@@ -26,6 +26,7 @@ from lowrank_jax.decode import safe_spread
 from lowrank_jax.streams.lanes import Lanes
 
 __all__ = ["Expectations", "expectations"]
+__dir__ = __all__.copy
 
 
 class Expectations(NamedTuple):

@@ -42,6 +42,7 @@ __all__ = [
     "smooth_step",
     "step",
 ]
+__dir__ = __all__.copy
 
 Params = Any  # a tree of arrays
 ValueAndGradient = Callable[[Params], tuple[jax.Array, Params]]

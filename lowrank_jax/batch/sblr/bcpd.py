@@ -22,7 +22,7 @@ stationary: never start there.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -46,43 +46,60 @@ from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.streams.matrices import Labelled
 from lowrank_jax.types import Learner
 
-__all__ = [
-    "Info",
-    "Settings",
-    "Stages",
-    "State",
-    "final_params",
-    "learner",
-    "stages",
-]
+__all__ = ["Info", "Settings", "Stages", "State", "final_params", "learner", "stages"]
+__dir__ = __all__.copy
 
 
 class State(NamedTuple):
-    """What the next sweep needs, and nothing else."""
+    """What the next sweep needs, and nothing else.
 
-    params: Params  # U, V, b
-    features: jax.Array  # (m, n, r, s)  X_i V
-    left_constant: jax.Array  # ()  L_u accepted last
-    right_constant: jax.Array  # ()  L_v accepted last
-    objective: jax.Array  # ()  F
+    Attributes:
+      params: U, V, b.
+      features: X_i V, (m, n, r, s).
+      left_constant: L_u accepted last, ().
+      right_constant: L_v accepted last, ().
+      objective: F, ().
+    """
+
+    params: Params
+    features: jax.Array
+    left_constant: jax.Array
+    right_constant: jax.Array
+    objective: jax.Array
 
 
 class Info(NamedTuple):
-    """What the theory and the report need of this sweep."""
+    """What the theory and the report need of this sweep.
 
-    objective: jax.Array  # ()  F^k
-    loss: jax.Array  # ()  its part without penalties
-    change: jax.Array  # ()  q^k, Eq. (8)
-    left_constant: jax.Array  # ()  L_u^k
-    right_constant: jax.Array  # ()  L_v^k
-    num_trials: jax.Array  # () int32  of constants; inner steps with "minimise"
-    decrease_slack: jax.Array  # ()  of Eq. (17), with the L_min given
-    tight_slack: jax.Array  # ()  of DR-S3, with the constants accepted
-    stationarity: jax.Array  # ()  dist(0, dF(W^k))
-    balance: jax.Array  # ()  residual of DR-S4, zero at a stationary point
-    left_support: jax.Array  # () int32  entries of U other than 0
-    right_support: jax.Array  # () int32  entries of V other than 0
-    converged: jax.Array  # () bool: q^k is within the tolerance
+    Attributes:
+      objective: F^k, ().
+      loss: Its part without penalties, ().
+      change: q^k, Eq. (8), ().
+      left_constant: L_u^k, ().
+      right_constant: L_v^k, ().
+      num_trials: Trials of constants; inner steps with "minimise", () int32.
+      decrease_slack: Slack of Eq. (17), with the L_min given, ().
+      tight_slack: Slack of DR-S3, with the constants accepted, ().
+      stationarity: dist(0, dF(W^k)), ().
+      balance: Residual of DR-S4, zero at a stationary point, ().
+      left_support: Entries of U other than 0, () int32.
+      right_support: Entries of V other than 0, () int32.
+      converged: True if q^k is within the tolerance, () bool.
+    """
+
+    objective: jax.Array
+    loss: jax.Array
+    change: jax.Array
+    left_constant: jax.Array
+    right_constant: jax.Array
+    num_trials: jax.Array
+    decrease_slack: jax.Array
+    tight_slack: jax.Array
+    stationarity: jax.Array
+    balance: jax.Array
+    left_support: jax.Array
+    right_support: jax.Array
+    converged: jax.Array
 
 
 class Settings(NamedTuple):
@@ -203,16 +220,16 @@ def learner(
     nu2: float | jax.Array = 0.0,
     left_penalty: Penalty | None = None,
     right_penalty: Penalty | None = None,
-    solver: str = "proximal",
-    step: str = "backtracking",
-    start: str | Params = "paper",
+    solver: Literal["proximal", "minimise"] = "proximal",
+    step: Literal["backtracking", "tight", "lemma"] = "backtracking",
+    start: Literal["paper", "label"] | Params = "paper",
     scale_start: bool | None = None,
     tolerance: float | jax.Array = 1e-3,
     growth: float | jax.Array = 1.5,
     least_constant: float | jax.Array = 1e-6,
     block_tolerance: float | jax.Array = 1e-5,
     max_block_steps: int = 1000,
-) -> Learner:
+) -> Learner[State, Info, Labelled]:
     r"""Build the pair ``(init, update)`` on `Labelled` matrices; both are pure.
 
     Args:

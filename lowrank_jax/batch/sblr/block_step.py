@@ -25,6 +25,7 @@ from lowrank_jax.linalg.penalties import Penalty
 from lowrank_jax.models import bilinear_logit, lipschitz, logistic
 
 __all__ = ["Block", "Search", "Stepped", "gradients", "minimise", "proximal_step"]
+__dir__ = __all__.copy
 
 
 class Block(NamedTuple):

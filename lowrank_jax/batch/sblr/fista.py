@@ -19,7 +19,7 @@ the gradient. The scores of z need no reading. They combine the last two scores 
 combines the last two weights. Every iteration must be given the same data.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,35 +35,61 @@ from lowrank_jax.streams.matrices import Labelled
 from lowrank_jax.types import Learner
 
 __all__ = ["Info", "State", "final_params", "learner", "stationarity"]
+__dir__ = __all__.copy
 
 
 class State(NamedTuple):
-    """What the next iteration needs, and nothing else."""
+    """What the next iteration needs, and nothing else.
 
-    params: Params  # w^{k-1}, b^{k-1}
-    previous: Params  # w^{k-2}, b^{k-2}
-    scores: jax.Array  # (n, m)  scores of params
-    previous_scores: jax.Array  # (n, m)  scores of previous
-    momentum: jax.Array  # ()  (t_{k-1} - 1) / t_k
-    length: jax.Array  # ()  t_k
-    constant: jax.Array  # ()  the last L that was accepted
-    ceiling: jax.Array  # ()  a constant with which every step is safe
-    objective: jax.Array  # ()  F
+    Attributes:
+      params: w^{k-1}, b^{k-1}.
+      previous: w^{k-2}, b^{k-2}.
+      scores: Scores of params, (n, m).
+      previous_scores: Scores of previous, (n, m).
+      momentum: (t_{k-1} - 1) / t_k, ().
+      length: t_k, ().
+      constant: The last L that was accepted, ().
+      ceiling: Constant with which every step is safe, ().
+      objective: F, ().
+    """
+
+    params: Params
+    previous: Params
+    scores: jax.Array
+    previous_scores: jax.Array
+    momentum: jax.Array
+    length: jax.Array
+    constant: jax.Array
+    ceiling: jax.Array
+    objective: jax.Array
 
 
 class Info(NamedTuple):
-    """What the theory and the report need of this iteration."""
+    """What the theory and the report need of this iteration.
 
-    objective: jax.Array  # ()  F(w^k)
-    loss: jax.Array  # ()  F(w^k) without the penalty
-    change: jax.Array  # ()  q^k of SBLR-Eq8
-    constant: jax.Array  # ()  L
-    num_trials: jax.Array  # () int32  constants tried
-    stationarity: jax.Array  # ()  a bound of dist(0, dF(w^k)): (L + ceiling) |z - w|
-    squared_norm: jax.Array  # ()  |w^k|^2 + |b^k|^2, the squared distance from 0
-    support: jax.Array  # () int32  weights other than 0
-    restarted: jax.Array  # () bool: the momentum was dropped
-    converged: jax.Array  # () bool: q^k is within the tolerance
+    Attributes:
+      objective: F(w^k), ().
+      loss: F(w^k) without the penalty, ().
+      change: q^k of SBLR-Eq8, ().
+      constant: L, ().
+      num_trials: Constants tried, () int32.
+      stationarity: Upper bound of dist(0, dF(w^k)): (L + ceiling) |z - w|, ().
+      squared_norm: |w^k|^2 + |b^k|^2, the squared distance from 0, ().
+      support: Weights other than 0, () int32.
+      restarted: True if the momentum was dropped, () bool.
+      converged: True if q^k is within the tolerance, () bool.
+    """
+
+    objective: jax.Array
+    loss: jax.Array
+    change: jax.Array
+    constant: jax.Array
+    num_trials: jax.Array
+    stationarity: jax.Array
+    squared_norm: jax.Array
+    support: jax.Array
+    restarted: jax.Array
+    converged: jax.Array
 
 
 def learner(
@@ -71,11 +97,11 @@ def learner(
     penalty: Penalty | None = None,
     l1: float | jax.Array = 0.0,
     l2: float | jax.Array = 0.0,
-    step: str = "tight",
+    step: Literal["tight", "backtracking"] = "tight",
     growth: float | jax.Array = 2.0,
     restart: bool = False,
     tolerance: float | jax.Array = 1e-6,
-) -> Learner:
+) -> Learner[State, Info, Labelled]:
     """Build the pair ``(init, update)``; both are pure. The start is zero.
 
     Args:

@@ -19,6 +19,7 @@ __all__ = [
     "start_shares",
     "start_vectors",
 ]
+__dir__ = __all__.copy
 
 _STARTS = ("paper", "label")
 

@@ -22,6 +22,7 @@ from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.streams.matrices import Labelled
 
 __all__ = ["fit"]
+__dir__ = __all__.copy
 
 
 def fit(

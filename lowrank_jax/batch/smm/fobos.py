@@ -27,7 +27,7 @@ The threshold takes some hundredths of a second.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,67 +35,98 @@ from jax import lax
 
 from lowrank_jax import checks
 from lowrank_jax.batch.smm import splitting
-from lowrank_jax.batch.smm.penalties import lower_bound
+from lowrank_jax.batch.smm.penalties import Regulariser, lower_bound
 from lowrank_jax.models import hankel
 from lowrank_jax.streams.words import Lattice
 from lowrank_jax.types import Learner, check_dtype
 
 __all__ = ["Info", "State", "final_params", "learner"]
+__dir__ = __all__.copy
 
 
 class State(NamedTuple):
-    """What the next iteration needs, and what `final_params` may be asked for."""
+    """What the next iteration needs, and what `final_params` may be asked for.
 
-    params: hankel.Params  # H_t
-    best_params: hankel.Params  # H with the smallest objective so far
-    average: hankel.Params  # mean of H_2..H_t, weighted by step size
-    best_objective: jax.Array  # ()
-    penalty: jax.Array  # ()  tau R(H_t)
-    rank: jax.Array  # () int32
-    step_sum: jax.Array  # ()  sum of step sizes
-    gradient_sum: hankel.Params  # sum of eta_s G_s, s from the last power of two
-    cost_sum: jax.Array  # ()  sum of eta_s times the Hamming cost, same s
-    weight_sum: jax.Array  # ()  sum of eta_s, same s
-    lower_bound: jax.Array  # ()  the best lower bound so far (DR-M2)
-    right: hankel.Params  # right vectors or multipliers: see `penalties.Proximal`
-    num_iterations: jax.Array  # () int32  t - 1
+    Attributes:
+      params: H_t.
+      best_params: H with the smallest objective so far.
+      average: Mean of H_2..H_t, weighted by step size.
+      best_objective: Least objective so far, ().
+      penalty: Tau R(H_t), ().
+      rank: Rank, () int32.
+      step_sum: Sum of step sizes, ().
+      gradient_sum: Sum of eta_s G_s, s from the last power of two.
+      cost_sum: Sum of eta_s times the Hamming cost, same s, ().
+      weight_sum: Sum of eta_s, same s, ().
+      lower_bound: The best lower bound so far (DR-M2), ().
+      right: Right vectors or multipliers: see `penalties.Proximal`.
+      num_iterations: t - 1, () int32.
+    """
+
+    params: hankel.Params
+    best_params: hankel.Params
+    average: hankel.Params
+    best_objective: jax.Array
+    penalty: jax.Array
+    rank: jax.Array
+    step_sum: jax.Array
+    gradient_sum: hankel.Params
+    cost_sum: jax.Array
+    weight_sum: jax.Array
+    lower_bound: jax.Array
+    right: hankel.Params
+    num_iterations: jax.Array
 
 
 class Info(NamedTuple):
-    """What the report needs of this iteration. Its values belong to H_t."""
+    """What the report needs of this iteration. Its values belong to H_t.
 
-    objective: jax.Array  # ()  loss + penalty
-    loss: jax.Array  # ()  hinges, summed or averaged over words
-    penalty: jax.Array  # ()  tau R(H_t)
-    rank: jax.Array  # () int32, of all blocks; -1 where no spectrum is computed
-    step_size: jax.Array  # ()  eta_t
-    accuracy: jax.Array  # ()  share of letters right on the loss-augmented paths
-    best_objective: jax.Array  # ()
-    lower_bound: jax.Array  # ()  on the optimum, best so far
-    gap: jax.Array  # ()  (best objective - lower bound) / best objective
-    is_complete: jax.Array  # () bool: the rank, or the steps, of the prox sufficed
-    converged: jax.Array  # () bool: the gap is within the tolerance
+    Attributes:
+      objective: Loss + penalty, ().
+      loss: Hinges, summed or averaged over words, ().
+      penalty: Tau R(H_t), ().
+      rank: Rank of all blocks; -1 where no spectrum is computed, () int32.
+      step_size: eta_t, ().
+      accuracy: Share of letters right on the loss-augmented paths, ().
+      best_objective: Least objective so far, ().
+      lower_bound: Lower bound on the optimum, best so far, ().
+      gap: (best objective - lower bound) / best objective, ().
+      is_complete: True if the rank, or the steps, of the prox sufficed, () bool.
+      converged: True if the gap is within the tolerance, () bool.
+    """
+
+    objective: jax.Array
+    loss: jax.Array
+    penalty: jax.Array
+    rank: jax.Array
+    step_size: jax.Array
+    accuracy: jax.Array
+    best_objective: jax.Array
+    lower_bound: jax.Array
+    gap: jax.Array
+    is_complete: jax.Array
+    converged: jax.Array
 
 
 def learner(
     *,
     order: int = 3,
-    lower_orders: str = "none",
-    unfolding: str = "last",
-    regulariser: str = "nuclear",
+    lower_orders: Literal["none", "stacked", "separate"] = "none",
+    unfolding: Literal["last", "first", "both"] = "last",
+    regulariser: Regulariser = "nuclear",
     strength: float | jax.Array = 1.0,
     block_strengths: tuple[float, ...] | None = None,
     step_size: float | jax.Array | Callable = 1.0,
-    reduction: str = "sum",
+    reduction: Literal["sum", "mean"] = "sum",
     half: bool = False,
     has_boundary: bool = True,
-    svt: str = "full",
+    svt: Literal["full", "svd", "truncated"] = "full",
     max_rank: int = 32,
     num_subspace_steps: int = 1,
     gap_every: int = 10,
     tolerance: float | jax.Array = 1e-3,
     dtype: jnp.dtype = jnp.float32,
-) -> Learner:
+) -> Learner[State, Info, Lattice]:
     r"""Build the pair ``(init, update)``; both are pure.
 
     Args:

@@ -24,6 +24,7 @@ __all__ = [
     "hinge_loss",
     "smoothed_hinge",
 ]
+__dir__ = __all__.copy
 
 
 class Hinge(NamedTuple):

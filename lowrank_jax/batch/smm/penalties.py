@@ -35,7 +35,7 @@ tried: :math:`\bar G` in proportion, for which the share is
 multipliers of the proximal map of :math:`\bar G` with half of what is left over each.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -54,8 +54,10 @@ __all__ = [
     "proximal_step",
     "warm_start",
 ]
+__dir__ = __all__.copy
 
-REGULARISERS = ("nuclear", "none", "frobenius", "squared_frobenius", "overlapped")
+Regulariser = Literal["nuclear", "none", "frobenius", "squared_frobenius", "overlapped"]
+REGULARISERS = get_args(Regulariser)
 
 # Of the overlapped proximal map. What single precision can reach; from the multiplier
 # of the iteration before a few steps are enough.

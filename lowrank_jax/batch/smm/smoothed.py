@@ -24,7 +24,7 @@ The gap lies between these two bounds.
 One `update` is one iteration over the whole corpus, a `streams.words.Lattice`.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,44 +33,73 @@ from jax import lax
 from lowrank_jax import checks
 from lowrank_jax.batch.smm import splitting
 from lowrank_jax.batch.smm.hinge import hinge_loss, smoothed_hinge
-from lowrank_jax.batch.smm.penalties import Proximal, lower_bound
+from lowrank_jax.batch.smm.penalties import Proximal, Regulariser, lower_bound
 from lowrank_jax.models import hankel
 from lowrank_jax.streams.words import Lattice
 from lowrank_jax.types import Learner, check_dtype
 
 __all__ = ["Info", "State", "final_params", "learner"]
+__dir__ = __all__.copy
 
 
 class State(NamedTuple):
-    """What the next iteration needs, and what `final_params` may be asked for."""
+    """What the next iteration needs, and what `final_params` may be asked for.
 
-    params: hankel.Params  # H_k
-    ahead: hankel.Params  # Z_k
-    best_params: hankel.Params  # H with the smallest unsmoothed objective so far
-    best_objective: jax.Array  # ()
-    momentum: jax.Array  # ()  t_k
-    curvature: jax.Array  # ()  L
-    lower_bound: jax.Array  # ()  the best lower bound so far (DR-M2)
-    right: hankel.Params  # right vectors or multipliers: see `penalties.Proximal`
-    num_iterations: jax.Array  # () int32
+    Attributes:
+      params: H_k.
+      ahead: Z_k.
+      best_params: H with the smallest unsmoothed objective so far.
+      best_objective: Least objective so far, ().
+      momentum: t_k, ().
+      curvature: L, ().
+      lower_bound: The best lower bound so far (DR-M2), ().
+      right: Right vectors or multipliers: see `penalties.Proximal`.
+      num_iterations: Number of iterations, () int32.
+    """
+
+    params: hankel.Params
+    ahead: hankel.Params
+    best_params: hankel.Params
+    best_objective: jax.Array
+    momentum: jax.Array
+    curvature: jax.Array
+    lower_bound: jax.Array
+    right: hankel.Params
+    num_iterations: jax.Array
 
 
 class Info(NamedTuple):
-    """What the report needs of this iteration. Its values belong to H_{k+1}."""
+    """What the report needs of this iteration. Its values belong to H_{k+1}.
 
-    objective: jax.Array  # ()  hinges + penalty, not smoothed
-    loss: jax.Array  # ()  hinges
-    smoothed_loss: jax.Array  # ()
-    penalty: jax.Array  # ()  tau R
-    rank: jax.Array  # () int32; -1 where no spectrum is computed
-    step_size: jax.Array  # ()  1 / L
-    num_evaluations: jax.Array  # () int32, evaluations of the smoothed loss
-    best_objective: jax.Array  # ()
-    lower_bound: jax.Array  # ()  on the optimum of the unsmoothed problem
-    gap: jax.Array  # ()  (best objective - lower bound) / best objective
-    is_complete: jax.Array  # () bool: the rank, or the steps, of the prox sufficed
-    is_accepted: jax.Array  # () bool: the search found an L within `max_trials`
-    converged: jax.Array  # () bool: the gap is within the tolerance
+    Attributes:
+      objective: Hinges + penalty, not smoothed, ().
+      loss: Hinges, ().
+      smoothed_loss: Smoothed loss, ().
+      penalty: Tau R, ().
+      rank: -1 where no spectrum is computed, () int32.
+      step_size: 1 / L, ().
+      num_evaluations: Evaluations of the smoothed loss, () int32.
+      best_objective: Least objective so far, ().
+      lower_bound: Lower bound on the optimum of the unsmoothed problem, ().
+      gap: (best objective - lower bound) / best objective, ().
+      is_complete: True if the rank, or the steps, of the prox sufficed, () bool.
+      is_accepted: True if the search found an L within `max_trials`, () bool.
+      converged: True if the gap is within the tolerance, () bool.
+    """
+
+    objective: jax.Array
+    loss: jax.Array
+    smoothed_loss: jax.Array
+    penalty: jax.Array
+    rank: jax.Array
+    step_size: jax.Array
+    num_evaluations: jax.Array
+    best_objective: jax.Array
+    lower_bound: jax.Array
+    gap: jax.Array
+    is_complete: jax.Array
+    is_accepted: jax.Array
+    converged: jax.Array
 
 
 class _Trial(NamedTuple):
@@ -85,20 +114,20 @@ def learner(
     *,
     smoothing: float | jax.Array = 0.1,
     order: int = 3,
-    lower_orders: str = "none",
-    unfolding: str = "last",
-    regulariser: str = "nuclear",
+    lower_orders: Literal["none", "stacked", "separate"] = "none",
+    unfolding: Literal["last", "first", "both"] = "last",
+    regulariser: Regulariser = "nuclear",
     strength: float | jax.Array = 1.0,
-    reduction: str = "sum",
+    reduction: Literal["sum", "mean"] = "sum",
     has_boundary: bool = True,
-    svt: str = "full",
+    svt: Literal["full", "svd", "truncated"] = "full",
     max_rank: int = 32,
     num_subspace_steps: int = 1,
     first_curvature: float | jax.Array = 1.0,
     max_trials: int = 20,
     tolerance: float | jax.Array = 1e-3,
     dtype: jnp.dtype = jnp.float32,
-) -> Learner:
+) -> Learner[State, Info, Lattice]:
     r"""Build the pair ``(init, update)``; both are pure.
 
     Args:

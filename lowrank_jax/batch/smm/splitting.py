@@ -33,6 +33,7 @@ __all__ = [
     "running_mean",
     "scaled_hinge",
 ]
+__dir__ = __all__.copy
 
 
 class Backward(NamedTuple):

@@ -22,7 +22,7 @@ F^*(\Theta_{t-1}) - C\langle W_{t-1}, \Delta\Phi^t\rangle`. It bounds the regret
 :math:`W_{t-1}`, even if the map is not exact, as long as :math:`F^*` is exact.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,6 +39,7 @@ from lowrank_jax.online.bol.state import State, variant_of
 from lowrank_jax.types import Learner, Sentence, check_dtype
 
 __all__ = ["Info", "State", "final_params", "learner", "variant_of"]
+__dir__ = __all__.copy
 
 VARIANTS = ("block", "paper", "exact")
 AVERAGING = ("dual", "weights", "factors", "none")
@@ -47,37 +48,53 @@ RECORDS = ("ratio", "predicted", "squared_norm", "curvature")
 
 
 class Info(NamedTuple):
-    """What the proof and the report need of this round."""
+    """What the proof and the report need of this round.
 
-    loss: jax.Array  # ()  [1 - <W, dPhi>]_+ on a mistake, else 0 (errata of BOL-N3)
-    is_mistake: jax.Array  # () bool
-    num_wrong: jax.Array  # () int32  wrong labels
-    margin: jax.Array  # ()  <W_{t-1}, dPhi_t>, 0 or less
-    dual_increment: jax.Array  # ()  Delta_t (BOL-N5)
-    conjugate: jax.Array  # ()  F*(Theta_t)
-    bregman: jax.Array  # ()  B_t (DR-B4)
-    sigma_1: jax.Array  # ()  "block": largest of a touched block; else of all Theta
-    ratio: jax.Array | None  # ()  sigma_{r+1} / sigma_r, same scope, if recorded
-    residual: jax.Array  # ()  largest move of a singular vector in the last step
-    predicted: jax.Array | None = None  # (window,) int32, if recorded
-    squared_norm: jax.Array | None = None  # () int32  ||dPhi_t||^2, if recorded
-    curvature: jax.Array | None = None  # ()  2 B_t / C^2 at most (DR-B3), if recorded
+    Attributes:
+      loss: [1 - <W, dPhi>]_+ on a mistake, else 0 (errata of BOL-N3), ().
+      is_mistake: True if the prediction was wrong, () bool.
+      num_wrong: Wrong labels, () int32.
+      margin: <W_{t-1}, dPhi_t>, 0 or less, ().
+      dual_increment: Delta_t (BOL-N5), ().
+      conjugate: F*(Theta_t), ().
+      bregman: B_t (DR-B4), ().
+      sigma_1: "block": largest of a touched block; else of all Theta, ().
+      ratio: sigma_{r+1} / sigma_r, same scope, if recorded, ().
+      residual: Largest move of a singular vector in the last step, ().
+      predicted: Predicted labels, if recorded, (window,) int32.
+      squared_norm: ||dPhi_t||^2, if recorded, () int32.
+      curvature: 2 B_t / C^2 at most (DR-B3), if recorded, ().
+    """
+
+    loss: jax.Array
+    is_mistake: jax.Array
+    num_wrong: jax.Array
+    margin: jax.Array
+    dual_increment: jax.Array
+    conjugate: jax.Array
+    bregman: jax.Array
+    sigma_1: jax.Array
+    ratio: jax.Array | None
+    residual: jax.Array
+    predicted: jax.Array | None = None
+    squared_norm: jax.Array | None = None
+    curvature: jax.Array | None = None
 
 
 def learner(
     *,
-    variant: str = "block",
+    variant: Literal["block", "paper", "exact"] = "block",
     rank: int = 1,
     step_size: float | jax.Array = 1.0,
-    averaging: str | None = None,
+    averaging: Literal["dual", "weights", "factors", "none"] | None = None,
     num_power_steps: int = 2,
     num_inner_steps: int = 4,
     start: float | jax.Array = 0.0,
-    divisor: str = "block",
+    divisor: Literal["block", "global"] = "block",
     divisor_factor: float | jax.Array = 1.0,
-    record: tuple[str, ...] = (),
+    record: tuple[Literal["ratio", "predicted", "squared_norm", "curvature"], ...] = (),
     dtype: jnp.dtype = jnp.float32,
-) -> Learner:
+) -> Learner[State, Info, Sentence]:
     r"""Build the pair ``(init, update)``; both are pure.
 
     Args:

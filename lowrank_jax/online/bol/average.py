@@ -18,6 +18,7 @@ from lowrank_jax.online.bol import paper_global
 from lowrank_jax.online.bol.state import State
 
 __all__ = ["final_params"]
+__dir__ = __all__.copy
 
 
 def final_params(

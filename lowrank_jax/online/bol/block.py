@@ -25,6 +25,7 @@ from lowrank_jax.online import mistakes
 from lowrank_jax.types import Sentence
 
 __all__ = ["Mapped", "Moved", "Sums", "first_of_its_kind", "map_blocks", "move"]
+__dir__ = __all__.copy
 
 # In a block of small integers, a warm start can lie exactly in an invariant subspace
 # and would stay there. This share of a fixed random vector (the nudge) frees it.

@@ -16,6 +16,7 @@ from lowrank_jax.online.bol.state import State
 from lowrank_jax.types import Sentence
 
 __all__ = ["of_round"]
+__dir__ = __all__.copy
 
 
 def of_round(

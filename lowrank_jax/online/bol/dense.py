@@ -18,7 +18,7 @@ the right one. A binary task is the pair :math:`\pm\frac12 X`. Round :math:`t` i
 :math:`\sigma_1` is exact (SVD) in all variants, so this learner is for small matrices.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,7 @@ from lowrank_jax import checks
 from lowrank_jax.types import Learner
 
 __all__ = ["Choice", "Info", "State", "binary", "final_params", "learner"]
+__dir__ = __all__.copy
 
 VARIANTS = ("exact", "power", "paper", "frobenius")
 
@@ -58,42 +59,67 @@ class Sums(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the next round needs, and nothing else."""
+    """What the next round needs, and nothing else.
 
-    params: jax.Array  # (m, n)  W_t
-    theta: jax.Array  # (m, n)  Theta_t
-    left: jax.Array  # (rank, m)  alpha; carries the singular values in "exact"
-    right: jax.Array  # (rank, n)  beta
-    scale: jax.Array  # ()
+    Attributes:
+      params: W_t, (m, n).
+      theta: Theta_t, (m, n).
+      left: alpha; carries the singular values in "exact", (rank, m).
+      right: beta, (rank, n).
+      scale: Scale of the factors, ().
+      sums: Sums over rounds for averaging, or None.
+      conjugate: F*(Theta_t), ().
+      num_rounds: Number of rounds, () int32.
+    """
+
+    params: jax.Array
+    theta: jax.Array
+    left: jax.Array
+    right: jax.Array
+    scale: jax.Array
     sums: Sums | None
-    conjugate: jax.Array  # ()  F*(Theta_t)
-    num_rounds: jax.Array  # () int32
+    conjugate: jax.Array
+    num_rounds: jax.Array
 
 
 class Info(NamedTuple):
-    """What the proof and the report need of this round."""
+    """What the proof and the report need of this round.
 
-    loss: jax.Array  # ()  [1 - <W, dPhi>]_+ on a mistake, else 0
-    is_mistake: jax.Array  # () bool
-    num_wrong: jax.Array  # () int32  1 on a mistake
-    margin: jax.Array  # ()  <W_{t-1}, dPhi_t>
-    squared_norm: jax.Array  # ()  ||dPhi_t||_F^2
-    dual_increment: jax.Array  # ()  Delta_t (BOL-N5)
-    conjugate: jax.Array  # ()  F*(Theta_t)
-    bregman: jax.Array  # ()  B_t (DR-B4)
-    sigma_1: jax.Array  # ()  sigma_1(Theta_t)
-    ratio: jax.Array  # ()  sigma_{k+1} / sigma_k of Theta_t, k the rank
-    residual: jax.Array  # ()  1 - |cos| between alpha and u_1
+    Attributes:
+      loss: [1 - <W, dPhi>]_+ on a mistake, else 0, ().
+      is_mistake: True if the prediction was wrong, () bool.
+      num_wrong: 1 on a mistake, () int32.
+      margin: <W_{t-1}, dPhi_t>, ().
+      squared_norm: ||dPhi_t||_F^2, ().
+      dual_increment: Delta_t (BOL-N5), ().
+      conjugate: F*(Theta_t), ().
+      bregman: B_t (DR-B4), ().
+      sigma_1: sigma_1(Theta_t), ().
+      ratio: sigma_{k+1} / sigma_k of Theta_t, k the rank, ().
+      residual: 1 - |cos| between alpha and u_1, ().
+    """
+
+    loss: jax.Array
+    is_mistake: jax.Array
+    num_wrong: jax.Array
+    margin: jax.Array
+    squared_norm: jax.Array
+    dual_increment: jax.Array
+    conjugate: jax.Array
+    bregman: jax.Array
+    sigma_1: jax.Array
+    ratio: jax.Array
+    residual: jax.Array
 
 
 def learner(
     *,
-    variant: str = "exact",
+    variant: Literal["exact", "power", "paper", "frobenius"] = "exact",
     rank: int = 1,
     step_size: float | jax.Array = 1.0,
-    averaging: str = "none",
+    averaging: Literal["none", "dual", "factors"] = "none",
     num_inner_steps: int = 4,
-) -> Learner:
+) -> Learner[State, Info, Choice]:
     """Build the pair ``(init, update)``; both are pure. The example sets the dtype.
 
     Args:

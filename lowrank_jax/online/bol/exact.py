@@ -17,6 +17,7 @@ from lowrank_jax.online import mistakes
 from lowrank_jax.types import Sentence
 
 __all__ = ["map_top", "second_value", "track_sigma"]
+__dir__ = __all__.copy
 
 
 def track_sigma(

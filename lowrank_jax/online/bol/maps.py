@@ -13,6 +13,7 @@ from lowrank_jax.online.bol.state import State
 from lowrank_jax.types import Sentence
 
 __all__ = ["Seen", "map_block", "map_exact", "map_global", "map_paper"]
+__dir__ = __all__.copy
 
 
 class Seen(NamedTuple):

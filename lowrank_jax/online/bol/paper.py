@@ -42,6 +42,7 @@ from lowrank_jax.online.bol.block import (
 from lowrank_jax.types import Sentence
 
 __all__ = ["Pair", "Stepped", "collect", "start", "step_blocks", "sweep"]
+__dir__ = __all__.copy
 
 
 class Pair(NamedTuple):

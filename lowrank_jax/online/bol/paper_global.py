@@ -29,6 +29,7 @@ from lowrank_jax.online.bol.paper import sweep
 from lowrank_jax.types import Sentence
 
 __all__ = ["Pair", "Stepped", "normalisers", "step_blocks", "track_sigma"]
+__dir__ = __all__.copy
 
 
 class Pair(NamedTuple):

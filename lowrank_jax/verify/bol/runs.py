@@ -246,9 +246,9 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
 
 
 def _one(
-    variant: str, features: jax.Array, labels: jax.Array, step: jax.Array
+    variant: Any, features: jax.Array, labels: jax.Array, step: jax.Array
 ) -> tuple[Any, ...]:
-    averaging = "dual" if variant == "frobenius" else "none"
+    averaging: Any = "dual" if variant == "frobenius" else "none"
     learner = dense.learner(
         variant=variant, step_size=step, averaging=averaging, num_inner_steps=2
     )

@@ -147,7 +147,7 @@ def _averaged_perceptron(effort: Effort) -> Certificate:
     def go(stream: streams.Stacked) -> tuple:
         state = learner.init(jax.random.key(0), stream.example(0))
         order = jnp.arange(count, dtype=jnp.int32)
-        watched = Learner(learner.init, update)
+        watched: Learner = Learner(learner.init, update)
         state, params = loops.run(watched, state, stream, order)
         return perceptron.final_params(state), params
 

@@ -260,7 +260,7 @@ def local(effort: Effort) -> Local:
 @jax.vmap
 def _convex(
     labelled: Labelled, strengths: Strengths
-) -> tuple[jax.Array, jax.Array, Params]:
+) -> tuple[jax.Array, jax.Array, Any]:
     """Return objectives, constant and end of FISTA with the nuclear norm."""
     penalty = penalties.nuclear_norm(strength=jnp.sqrt(strengths.mu2 * strengths.nu2))
     learner = fista.learner(penalty=penalty, tolerance=0.0)
