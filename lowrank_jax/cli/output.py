@@ -101,7 +101,7 @@ class Progress:
             self._live = _live(num_passes, num_done, unit)
         if self._live is not None:
             self._live[0].start()
-        else:
+        elif _is_terminal():
             print("compiling ...", file=sys.stderr, flush=True)
 
     def show(self, entry: dict[str, Any]) -> None:
@@ -109,7 +109,9 @@ class Progress:
         text = describe_pass(entry)
         if self._live is not None:
             display, task = self._live
-            display.update(task, advance=1, text=text)
+            # The line has 80 columns at least.
+            short = text.replace(" sentences/s", "/s").replace("sentences with", "with")
+            display.update(task, advance=1, text=short)
             return
         self._seconds.append(entry["seconds"])
         number = self._first + len(self._seconds)

@@ -60,9 +60,10 @@ def read_conll(path: str | os.PathLike[str], *, has_labels: bool = True) -> Corp
     # A sentence ends where the next token is not on the next line.
     ends = np.flatnonzero(np.diff(lines) > 1) + 1
     offsets = np.concatenate([[0], ends, [lines.size]]).astype(np.int64)
+    between = "\t" if "\t" in text.lstrip("\n").partition("\n")[0] else " "
     if has_labels:
-        return Corpus(columns[:-1], columns[-1], offsets, name)
-    return Corpus(columns, None, offsets, name)
+        return Corpus(columns[:-1], columns[-1], offsets, name, separator=between)
+    return Corpus(columns, None, offsets, name, separator=between)
 
 
 def write_conll(
@@ -70,7 +71,7 @@ def write_conll(
     corpus: Corpus,
     extra_columns: Sequence[Iterable[object]] = (),
     *,
-    separator: str = " ",
+    separator: str | None = None,
 ) -> None:
     """Write a corpus as a column file, an empty line after each sentence.
 
@@ -78,7 +79,7 @@ def write_conll(
       stream: Text stream to write to.
       corpus: Corpus; its columns are written first, then its labels if it has any.
       extra_columns: Further columns of num_tokens values, such as predicted labels.
-      separator: Text between two columns.
+      separator: Text between two columns; None takes the separator of the corpus.
 
     Raises:
       InputError: If the length of a column differs from the number of tokens.
@@ -94,7 +95,8 @@ def write_conll(
                 f"one per token of {corpus.source}, got {len(column)}."
             )
         columns.append(column)
-    lines = list(map(separator.join, zip(*columns, strict=True)))
+    between = corpus.separator if separator is None else separator
+    lines = list(map(between.join, zip(*columns, strict=True)))
     bounds = corpus.offsets.tolist()
     for start, end in zip(bounds[:-1], bounds[1:], strict=True):
         stream.write("\n".join(lines[start:end]) + "\n\n")

@@ -29,6 +29,7 @@ class Corpus:
       offsets: (num_sentences + 1,) int64; sentence i is ``offsets[i]:offsets[i+1]``.
       source: Name of the file, for messages.
       num_skipped: Number of entries of the file that the reader left out.
+      separator: Text between two columns of the file.
     """
 
     columns: tuple[np.ndarray, ...]
@@ -36,6 +37,7 @@ class Corpus:
     offsets: np.ndarray
     source: str
     num_skipped: int = 0
+    separator: str = " "
 
     def __post_init__(self) -> None:
         """Check that all columns and the offsets agree in length."""

@@ -109,15 +109,15 @@ class Windows:
 
     def __init__(
         self,
-        columns: Sequence[np.ndarray],
+        columns: Mapping[int | str, np.ndarray],
         offsets: np.ndarray,
-        macros: Iterable[tuple[int, int]],
+        macros: Iterable[tuple[int, int | str]],
         vocabulary: Vocabulary,
     ) -> None:
         """Lay out the columns.
 
         Args:
-          columns: Columns of strings, each (num_tokens,).
+          columns: Columns of strings by number or name, each (num_tokens,).
           offsets: (num_sentences + 1,) starts of the sentences, and the end.
           macros: All pairs ``(row, column)`` that `at` will be called with.
           vocabulary: Known strings; new ones get the codes after them.
@@ -146,12 +146,12 @@ class Windows:
         for distance, pad in enumerate(pads_after):
             layout[last + distance] = pads[pad]
         self._layouts = {}
-        for column in sorted(used):
+        for column in sorted(used, key=lambda name: (isinstance(name, str), name)):
             self._layouts[column] = layout.copy()
             self._layouts[column][self._places] = codes_of(columns[column], index)
         self.new_values = tuple(index.new)
 
-    def at(self, row: int, column: int) -> np.ndarray:
+    def at(self, row: int, column: int | str) -> np.ndarray:
         """Return the codes of ``%x[row,column]`` at each token, (num_tokens,) int64."""
         return self._layouts[column][self._places + row]
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lowrank_jax.features.codes import KeyTable, Vocabulary, Windows
+from lowrank_jax.features.columns import make
 from lowrank_jax.features.templates import Template, fill
 
 if TYPE_CHECKING:
@@ -59,7 +60,12 @@ def open_windows(
     """Lay out a corpus for all macros of a template."""
     template.check_columns(len(corpus.columns), corpus.source)
     macros = [macro for column in template.columns for macro in column.macros]
-    return Windows(corpus.columns, corpus.offsets, macros, vocabulary)
+    columns: dict[int | str, np.ndarray] = {}
+    for name in {name for _, name in macros}:
+        number, _, function = str(name).partition(",")
+        column = corpus.columns[int(number)]
+        columns[name] = make(column, function) if function else column
+    return Windows(columns, corpus.offsets, macros, vocabulary)
 
 
 def tuples_of_codes(

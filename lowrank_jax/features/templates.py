@@ -16,7 +16,9 @@ The same text after ``U`` and after ``B`` is one column with the orders ``"01"``
 computed once and has weights of both kinds. A line repeated with the same letter is a
 second column. Its score therefore counts twice, as in CRF++.
 
-Beyond CRF++, rows are not limited to -8..8, and a ``%`` that begins no macro is text.
+Beyond CRF++, a macro may have a function of a column, as in ``%x[0,0,suffix3]``
+(`features.columns` lists them). Rows are not limited to -8..8, and a ``%`` that begins
+no macro is text.
 """
 
 import collections
@@ -30,6 +32,7 @@ from typing import Any
 
 from lowrank_jax import checks
 from lowrank_jax.data.files import read_text
+from lowrank_jax.features.columns import function_of
 
 __all__ = [
     "Column",
@@ -43,7 +46,7 @@ __all__ = [
 
 #: Largest row of a macro: the room laid out on both sides of every sentence.
 FARTHEST = 100
-_MACRO = re.compile(r"%x\[([+-]?[0-9]+),([0-9]+)\]")
+_MACRO = re.compile(r"%x\[([+-]?[0-9]+),([0-9]+(?:,[a-z]+[0-9]*)?)\]")
 _NEGATIVE_COLUMN = re.compile(r"%x\[[+-]?[0-9]+,-[0-9]+\]")
 _BROKEN_MACRO = re.compile(r"%x|%[A-Za-z]\[")
 
@@ -55,13 +58,14 @@ class Column:
     Attributes:
       literals: Text before, between and after the macros, without the letter; one
         string more than macros. Columns with equal literals share their features.
-      macros: Pairs ``(row, column)``, one per ``%x[row,column]``.
+      macros: Pairs ``(row, column)``, one per ``%x[row,column]``. The column is a
+        number, or for ``%x[row,column,function]`` the text ``"column,function"``.
       orders: ``"0"``, ``"1"`` or ``"01"``, as in `types.Space`.
       line: Number of its line in the file, counted from 1, for messages.
     """
 
     literals: tuple[str, ...]
-    macros: tuple[tuple[int, int], ...]
+    macros: tuple[tuple[int, int | str], ...]
     orders: str
     line: int = dataclasses.field(default=0, compare=False)
 
@@ -103,7 +107,8 @@ class Template:
     def check_columns(self, num_columns: int, data_source: str) -> None:
         """Raise `InputError` if a line asks for a column that the data do not have."""
         for column in self.columns:
-            for _, number in column.macros:
+            for _, name in column.macros:
+                number = int(str(name).partition(",")[0])
                 if number >= num_columns:
                     raise checks.InputError(
                         f"{self.source}, line {column.line}: {column.text!r} asks for "
@@ -219,7 +224,7 @@ def _shipped_folder() -> Traversable:
 
 def _split(
     text: str, place: str
-) -> tuple[tuple[str, ...], tuple[tuple[int, int], ...]]:
+) -> tuple[tuple[str, ...], tuple[tuple[int, int | str], ...]]:
     """Split the text of a line into literals and macros."""
     if match := _NEGATIVE_COLUMN.search(text):
         raise checks.InputError(
@@ -241,12 +246,18 @@ def _split(
                 f"{FARTHEST}."
             )
     for number in parts[2::3]:
-        if len(number) > 6:
+        if len(number.partition(",")[0]) > 6:
             raise checks.InputError(
                 f"{place} asks for column {number}, and no data have so many."
             )
-    rows, numbers = map(int, parts[1::3]), map(int, parts[2::3])
-    return literals, tuple(zip(rows, numbers, strict=True))
+    names = [name if "," in name else int(name) for name in parts[2::3]]
+    for name in names:
+        if isinstance(name, str):
+            try:
+                function_of(name.partition(",")[2])
+            except checks.InputError as error:
+                raise checks.InputError(f"{place}: {error}") from None
+    return literals, tuple(zip(map(int, parts[1::3]), names, strict=True))
 
 
 def _add(

@@ -62,12 +62,14 @@ def test_bytes_that_are_not_utf8(train, tmp_path):
 def test_a_label_that_training_never_saw(train, files, tmp_path):
     path = tmp_path / "test.txt"
     path.write_text("\n\nthe DT B-NP\ncat NN B-XYZ\n")
-    refused(train(test=path), f"{path}:4", "'B-XYZ'", "--unseen-label ignore")
+    strict = ("--unseen-label", "known-type")
+    done = train("sp", *strict, test=path)
+    refused(done, f"{path}:4", "'B-XYZ'", "--unseen-label ignore")
     words = tmp_path / "words.txt"
     words.write_text("a b\n\nab c\n")
     short = tmp_path / "short.txt"
     short.write_text("a b c\n")
-    done = train(train=short, test=words, format="segmentation")
+    done = train("sp", *strict, train=short, test=words, format="segmentation")
     refused(done, f"{words}:3", "'B'")
 
 

@@ -144,3 +144,18 @@ def test_conll2000_equals_a_loop_over_lines(corpus_path):
     corpus = read_conll(path)
     text = lzma.open(path).read().decode()
     assert rows(corpus) == slow_sentences(text)
+
+
+@pytest.mark.parametrize("between", [" ", "\t"])
+def test_a_file_is_written_with_the_separator_it_was_read_with(tmp_path, between):
+    path = tmp_path / "f.txt"
+    path.write_text(f"\nthe{between}DT\ncat{between}NN\n\n")
+    out = io.StringIO()
+    write_conll(out, read_conll(path, has_labels=False), [["x", "y"]])
+    assert (
+        out.getvalue()
+        == between.join(["the", "DT", "x"])
+        + "\n"
+        + between.join(["cat", "NN", "y"])
+        + "\n\n"
+    )

@@ -151,15 +151,20 @@ def test_shipped_templates_have_the_sizes_they_state():
     sizes = {name: len(read_template(name).columns) for name in shipped_templates()}
     assert sizes == {
         "chunking": 19,
+        "chunking-affixes": 26,
+        "entities": 21,
         "nettalk": 18,
         "nettalk-trigram": 11,
         "segmentation": 9,
         "segmentation-classes": 25,
         "segmentation-first": 9,
         "segmentation-folded": 9,
+        "words": 18,
     }
     for name in shipped_templates():
         template = read_template(name)
+        if any(isinstance(c, str) for x in template.columns for _, c in x.macros):
+            continue  # see test_columns
         orders = {"nettalk-trigram": {"0", "1"}, "segmentation-first": {"1"}}
         assert template.has_transitions == (name != "segmentation-first")
         assert set(template.orders) == orders.get(name, {"0"})

@@ -101,7 +101,7 @@ def add_parser(commands: Any) -> None:
         "--template",
         metavar="FILE",
         help="feature template in CRF++ form, or the name of a shipped template; "
-        "default: the shipped template of the format",
+        "default: the shipped template of the format, or words for words alone",
     )
     add(
         "--orders",
@@ -138,11 +138,11 @@ def add_parser(commands: Any) -> None:
     add(
         "--unseen-label",
         choices=("known-type", "error", "ignore"),
-        default="known-type",
+        default="ignore",
         help="what to do about a label of the test data that training never saw: "
-        "count it as an error of the model (ignore), stop (error), or stop unless its "
-        "prefix and its type were seen apart, such as I-LST of CoNLL-2000 (known-type, "
-        "the default)",
+        "count it as an error of the model (ignore, the default), stop (error), or "
+        "stop unless its prefix and its type were seen apart, such as I-LST of "
+        "CoNLL-2000 (known-type)",
     )
     options.add_checkpoints(parser)
     add(

@@ -60,7 +60,7 @@ class Sentences:
         self.estimator = Tagger(
             arguments.learner,
             num_passes=arguments.passes,
-            template=arguments.template or learners.FORMATS[arguments.format],
+            template=arguments.template,
             orders=arguments.orders,
             min_count=arguments.min_count,
             seed=arguments.seed,
@@ -73,8 +73,8 @@ class Sentences:
 
     def read(self, train_path: str, test_path: str | None) -> None:
         """Read the data, and check that they have the columns of the template."""
-        template = self.estimator.template_for(2)
         for corpus in self._read(train_path, test_path):
+            template = self.estimator.template_for(len(self.train.columns))
             template.check_columns(len(corpus.columns), corpus.source)
         if template.has_transitions and self._given().get("variant") == "paper":
             output.note(

@@ -79,8 +79,8 @@ class Tagger(TaggerModel):
           num_passes: Number of passes, or of iterations of crf at most. None takes 10,
             for crf 100.
           template: Feature template, its file, or the name of a shipped template, for
-            tokens of columns. None takes the template of the format, or ``"nettalk"``
-            for data of one column. Lists and dicts of features need none.
+            tokens of columns. None takes the template of the format, or ``"words"``
+            for words alone. Lists and dicts of features need none.
           orders: ``"template"``, ``"zero"``, ``"first"`` or ``"both"``, as
             `features.with_orders` has them. None takes ``"both"`` for bilinear
             learners, else ``"template"``.
@@ -127,7 +127,9 @@ class Tagger(TaggerModel):
         """Return the template that `fit` uses for data of so many columns."""
         found = self.template
         if found is None:
-            found = learners.FORMATS[self.format] if num_columns > 1 else "nettalk"
+            found = learners.FORMATS[self.format]
+            if num_columns == 1:
+                found = "words" if self.format == "conll" else "nettalk"
         if not isinstance(found, Template):
             found = read_template(found)
         return with_orders(found, self.orders or self._spec.orders)
