@@ -24,6 +24,7 @@ from lowrank_jax.types import Example, Info, Learner, State, Stream
 
 __all__ = [
     "Pass",
+    "Rounds",
     "as_stream",
     "converge",
     "pass_order",
@@ -149,7 +150,9 @@ def passes(
 
     The order of a pass depends only on the key and the index of the pass. A run that
     resumes from a saved state with `first_pass` therefore equals an unbroken run, bit
-    for bit. A batch learner ends early when `Info.converged` is true.
+    for bit. A batch learner ends early when `Info.converged` is true. If the tables of
+    a learner become full (`Learner.grow`), they grow between two rounds, and the rounds
+    that were not done are done next. This takes a compilation.
 
     Args:
       learner: Learner of `online`, or of `batch` if the stream is a `streams.Whole`.
@@ -183,16 +186,17 @@ def passes(
         for count in {end - start for start, end in zip(starts, ends, strict=True)}
     }
     jax.block_until_ready(state)
+    rounds = Rounds(learner, stream)
+    rounds.compiled |= {(n, _shapes(state)): made for n, made in compiled.items()}
     compile_seconds = time.perf_counter() - began
     for index in range(first_pass, num_passes):
         order = pass_order(key, index, size).block_until_ready()
         seconds, traces = 0.0, []
         for start, end in zip(starts, ends, strict=True):
-            began = time.perf_counter()
-            state, trace = compiled[end - start](state, stream, order[start:end])
-            jax.block_until_ready((state, trace))
-            seconds += time.perf_counter() - began
-            traces.append(jax.device_get(trace))
+            state, trace = rounds.run(state, order[start:end])
+            seconds += rounds.seconds
+            compile_seconds += rounds.compile_seconds
+            traces.append(trace)
             if on_rounds is not None:
                 on_rounds(index * size + end, state)
         trace = traces[0] if len(traces) == 1 else _concatenate(traces)
@@ -200,6 +204,44 @@ def passes(
         compile_seconds = 0.0
         if is_whole and trace.converged:
             break
+
+
+class Rounds:
+    """Runs some rounds by compiled programs, and grows a state that is full."""
+
+    def __init__(self, learner: Learner, stream: Stream) -> None:
+        """Keep the learner and its examples."""
+        self.learner, self.stream = learner, stream
+        self.compiled: dict[Any, Any] = {}  # by number of rounds and shapes
+        self.seconds = self.compile_seconds = 0.0
+
+    def run(self, state: Any, order: jax.Array) -> tuple[Any, Any]:
+        """Return the state after these rounds and their trace, on the host."""
+        self.seconds, self.compile_seconds, traces = 0.0, 0.0, []
+        while True:
+            count, began = order.shape[0], time.perf_counter()
+            key = count, _shapes(state)
+            if key not in self.compiled:
+                self.compiled[key] = _compile(
+                    _program(self.learner), state, self.stream, order
+                )
+            ready = time.perf_counter()
+            first = int(state.num_rounds) if self.learner.grow else 0
+            state, trace = self.compiled[key](state, self.stream, order)
+            jax.block_until_ready((state, trace))
+            ended = time.perf_counter()
+            self.seconds += ended - ready
+            trace = jax.device_get(trace)
+            done = int(state.num_rounds) - first if self.learner.grow else count
+            if done < count:  # the rest was not begun: the state is full
+                assert self.learner.grow is not None
+                trace = jax.tree.map(lambda part, done=done: part[:done], trace)
+                state = jax.block_until_ready(self.learner.grow(state))
+            traces.append(trace)
+            self.compile_seconds += ready - began + time.perf_counter() - ended
+            if done == count:
+                return state, traces[0] if len(traces) == 1 else _concatenate(traces)
+            order = order[done:]
 
 
 def train(
@@ -316,6 +358,10 @@ def converge(
         lambda carry: (carry[2] < max_iterations) & ~carry[3], advance, start
     )
     return state, trace, num_iterations
+
+
+def _shapes(state: Any) -> tuple:
+    return tuple(np.shape(leaf) for leaf in jax.tree.leaves(state))
 
 
 def _compile(program: Any, *given: Any) -> Any:

@@ -248,7 +248,8 @@ def assert_no_copies(learner: Learner, stream: Stream, *, num_rows: int) -> None
       learner: Learner whose state holds the tables.
       stream: Examples, or shapes (`jax.ShapeDtypeStruct`), such as `sentences`.
       num_rows: First axis of the tables, K + 1 for a model of sentences. No other axis
-        may have this size.
+        may have this size. Every other array of the state with as many numbers or more
+        is looked for too.
     """
     checks.whole(num_rows=num_rows)
     example = jax.eval_shape(lambda given: given.example(0), stream)
@@ -256,8 +257,14 @@ def assert_no_copies(learner: Learner, stream: Stream, *, num_rows: int) -> None
     order = jax.ShapeDtypeStruct((stream.num_examples,), jnp.int32)
     step = jax.jit(lambda *given: loops.run(learner, *given), donate_argnums=0)
     text = step.lower(state, stream, order).compile().as_text() or ""
-    _hold(f"[{num_rows}," in text, f"no array of the pass has {num_rows} rows")
-    pattern = re.compile(rf"= \w+\[{num_rows},[^ ]* copy\(")
+    _hold(
+        re.search(rf"\[{num_rows}[,\]]", text),
+        f"no array of the pass has {num_rows} rows",
+    )
+    tables = {x.shape[0] for x in jax.tree.leaves(state) if x.size >= num_rows}
+    sizes = "|".join(str(size) for size in tables | {num_rows})
+    # Tables, and the index from features to rows.
+    pattern = re.compile(rf"= (\w+\[({sizes}),|s32\[({sizes})\])[^ ]* copy\(")
     lines = [line.strip() for line in text.splitlines() if pattern.search(line)]
     _hold(
         not lines,

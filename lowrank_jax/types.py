@@ -36,15 +36,18 @@ Example = TypeVar("Example")
 
 
 class Learner(NamedTuple, Generic[State, Info, Example]):
-    """A pair of pure functions; `lax.scan(update, state, examples)` runs it.
+    """Pure functions; `lax.scan(update, state, examples)` runs it.
 
     Attributes:
       init: ``(key, example) -> State``.
       update: ``(state, example) -> (State, Info)``.
+      grow: ``state -> State``, for a learner whose tables may become full. It gives
+        a full state more room, and returns any other state as it is.
     """
 
     init: Callable[[jax.Array, Example], State]
     update: Callable[[State, Example], tuple[State, Info]]
+    grow: Callable[[State], State] | None = None
 
 
 class Stream(Protocol):

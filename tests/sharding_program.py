@@ -125,7 +125,7 @@ def tables():
     yield "labels differ from each other", len(set(labels[0].tolist())) > 1
     yield "tables gathered by predict", gathers(compiled)
 
-    learner = bol.learner(averaging="none", dtype=jnp.float64)
+    learner = bol.learner(averaging="none", dual="dense", dtype=jnp.float64)
 
     def run(place, order):
         state = place(learner.init(key, first))

@@ -46,7 +46,8 @@ def test_a_larger_window_changes_nothing():
         corpus = streams.sentences.stream(sequences, window=window)
         learner = bol.learner(dtype=jnp.float64)
         state = learner.init(jax.random.key(0), corpus.example(0))
-        results.append(loops.run(learner, state, corpus, order))
+        state, trace = loops.run(learner, state, corpus, order)
+        results.append((state._replace(scores=None), trace))
     assert_same_bits(*results)
     with pytest.raises(InputError, match="`window` must be at least"):
         streams.sentences.stream(sequences, window=2)
@@ -96,7 +97,7 @@ def test_predictions_equal_the_plain_viterbi(orders):
     weights = twins.Weights(
         *(
             none if part is None else np.asarray(part, np.float64)[: len(none)]
-            for none, part in zip(weights, params, strict=True)
+            for none, part in zip(weights, params[:3], strict=True)
         )
     )
     expected = np.concatenate(

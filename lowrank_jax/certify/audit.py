@@ -77,8 +77,10 @@ def check(
     _check_labels(trace, corpus, order)
     moved = np.flatnonzero(trace.is_mistake)
     counts = _counts(corpus, order[moved], trace.predicted[moved])
+    labels = corpus.space.num_labels
+    shape = (corpus.space.num_features, labels, labels + 1)
     for table, (index, count, touches) in zip(theta, counts, strict=True):
-        _check_dual(table, index, count, touches, step, dtype)
+        _check_dual(table, shape, index, count, touches, step, dtype)
     margin = np.where(trace.is_mistake, trace.margin, 0).astype(np.float64)
     known = None if dtype == np.float64 else 1e-4
     return Rounds(np.asarray(order), trace.is_mistake, margin, step, known)
@@ -217,7 +219,8 @@ _num_above = jax.jit(
 
 
 def _check_dual(
-    table: jax.Array | None,
+    table: jax.Array | spectrum.Listed | None,
+    shape: tuple[int, ...],
     index: tuple[np.ndarray, ...],
     count: np.ndarray,
     touches: np.ndarray,
@@ -228,13 +231,17 @@ def _check_dual(
     if table is None and not len(count):
         return
     if table is not None:
-        at = tuple(jnp.asarray(part, jnp.int32) for part in index)
-        found = np.asarray(table.at[at].get(mode="fill", fill_value=jnp.nan))
+        every: Any = table
+        if isinstance(table, spectrum.Listed):
+            found, every = table.at(np.ravel_multi_index(index, shape)), table.values
+        else:
+            at = tuple(jnp.asarray(part, jnp.int32) for part in index)
+            found = np.asarray(table.at[at].get(mode="fill", fill_value=jnp.nan))
         # Rounding of as many additions of C as the entry had.
         eps = float(np.finfo(dtype).eps)
         room = 1e-3 + eps * touches * (1 + np.abs(count) + np.sqrt(touches))
         is_same = np.abs(found.astype(np.float64) - step * count) <= step * room
-        is_other = int(_num_above(table, np.float32(step / 2))) != np.count_nonzero(
+        is_other = int(_num_above(every, np.float32(step / 2))) != np.count_nonzero(
             count
         )
         if is_same.all() and not is_other:

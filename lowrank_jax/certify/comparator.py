@@ -39,6 +39,9 @@ def check(params: Any, space: Space) -> None:
         )
     rows, labels = space.num_features + 1, space.num_labels
     shapes: dict[str, tuple[int, ...]] = {"transitions": (labels, labels + 1)}
+    shapes["rows"] = (rows,)
+    if params.rows is not None:  # tables of touched features
+        rows = _num_features(params).shape[0]
     if isinstance(params, linear.Params):
         shapes |= {"zero": (rows, labels), "first": (rows, labels, labels + 1)}
     else:
@@ -97,14 +100,18 @@ def gap(params: Any, here: mistakes.Position, space: Space) -> jax.Array:
 
     Only entries of the two pairs are read.
     """
-    labels, before = here.labels, here.previous
-    zero = here.ids[jnp.array(space.zero_order, jnp.int32)][:, None]
-    first = here.ids[jnp.array(space.first_order, jnp.int32)][:, None]
+    labels, before, ids = here.labels, here.previous, here.ids
+    is_feature = (ids < space.num_features)[:, None]
+    if params.rows is not None:
+        ids = _at(params.rows, ids)
+    order_0 = jnp.array(space.zero_order, jnp.int32)
+    order_1 = jnp.array(space.first_order, jnp.int32)
+    zero, first = ids[order_0][:, None], ids[order_1][:, None]
     dtype = jax.tree.leaves(params)[0].dtype  # id K scores 0, whatever its row holds
     is_zero, is_first = (
-        (ids < space.num_features).astype(dtype) for ids in (zero, first)
+        is_feature[columns].astype(dtype) for columns in (order_0, order_1)
     )
-    parts = []
+    parts: list[jax.Array] = []
     if isinstance(params, linear.Params):
         if params.zero is not None:
             parts.append((is_zero * _at(params.zero, zero, labels[None])).sum(0))
@@ -159,12 +166,13 @@ def penalty(
       start: :math:`c_0`; other than 0 only with ``"block"``. Static.
     """
     checks.choice(("sp", "block", "paper", "exact"), variant=variant)
+    number = _num_features(params)
     if variant == "sp":
         parts = _parts(params, space, "frobenius")
-        return (parts.squares + (parts.blocks**2).sum()) / 2
+        return (parts.squares + (number * parts.blocks**2).sum()) / 2
     if variant != "block":
         parts = _parts(params, space, "trace")
-        return (parts.squares + parts.blocks.sum() ** 2) / 2
+        return (parts.squares + (number * parts.blocks).sum() ** 2) / 2
     own_rank = _rank(params, space)
     if rank > 1 and own_rank > rank:
         raise InputError(
@@ -173,7 +181,7 @@ def penalty(
         )
     parts = _parts(params, space, "frobenius" if own_rank <= rank else "trace")
     if start == 0:
-        return (parts.squares + (parts.blocks**2).sum()) / 2
+        return (parts.squares + (number * parts.blocks**2).sum()) / 2
     sums = _sums(params, space)
     num_entries = space.num_labels * (space.num_labels + 1)
     energy = start**2 * num_entries  # sigma_1(Theta_0)^2
@@ -182,7 +190,16 @@ def penalty(
     is_start = jnp.abs(sums - start * num_entries) <= 1e-5 * start * num_entries
     is_start = is_start & (gaps <= 1e-5 * energy)
     gaps = jnp.where(is_start | (parts.blocks == 0), 0, gaps)
-    return parts.squares / 2 + jnp.maximum(gaps, 0).sum()
+    return parts.squares / 2 + (number * jnp.maximum(gaps, 0)).sum()
+
+
+def _num_features(params: Any) -> jax.Array:
+    """Return the number of features that have each row: (rows,), or (1,) ones."""
+    dtype = jax.tree.leaves(params)[0].dtype
+    if params.rows is None:
+        return jnp.ones((1,), dtype)
+    table: Any = params.first if isinstance(params, linear.Params) else params.table
+    return jnp.zeros((table.shape[0],), dtype).at[params.rows[:-1]].add(1)
 
 
 def _rank(params: Any, space: Space) -> int:

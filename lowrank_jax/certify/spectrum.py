@@ -1,6 +1,7 @@
 r"""The exact conjugate of a state, from the singular values of its dual."""
 
 import functools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -8,10 +9,12 @@ import numpy as np
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.models import bilinear
-from lowrank_jax.online import bol, perceptron
+from lowrank_jax.online import bol, entries, perceptron
+from lowrank_jax.online.bol import block as bol_block
 from lowrank_jax.online.bol import paper_global
+from lowrank_jax.online.bol.state import num_labels_of
 
-__all__ = ["Conjugate", "Dual", "Spectrum", "conjugate", "dual", "squares"]
+__all__ = ["Conjugate", "Dual", "Listed", "Spectrum", "conjugate", "dual", "squares"]
 
 
 class Spectrum(NamedTuple):
@@ -36,25 +39,53 @@ class Conjugate(NamedTuple):
     start: float = 0.0  # c_0 of Theta_0 = c_0 11'
 
 
+class Listed(NamedTuple):
+    """Entries of blocks that are not zero, on the host."""
+
+    places: np.ndarray  # (n,) flat index into (K, S, S + 1), ascending
+    values: np.ndarray  # (n,)
+
+    def at(self, places: np.ndarray) -> np.ndarray:
+        """Return the values at some places; 0 where there is no entry."""
+        i = np.minimum(np.searchsorted(self.places, places), len(self.places) - 1)
+        return np.where(self.places[i] == places, self.values[i], 0)
+
+
 class Dual(NamedTuple):
     """Theta of a state less its start; a part that the model lacks is None."""
 
     zero: jax.Array | None  # (K + 1, S)
-    first: jax.Array | None  # (K + 1, S, S + 1)
+    first: jax.Array | Listed | None  # (K + 1, S, S + 1)
     transitions: jax.Array | None  # (S, S + 1)
 
 
 def dual(state: Any) -> Dual:
     """Return the dual of a state of `online.bol` or `online.perceptron`."""
+    params: Any = getattr(state, "params", None)
     if isinstance(state, perceptron.State):
-        return Dual(*state.params)
+        return Dual(params.zero, params.first, params.transitions)
     if isinstance(state, bol.State):
-        zero = state.params.table[:, : state.blocks.shape[1]]
-        return Dual(zero, state.blocks, state.params.transitions)
+        zero = params.table[:, : num_labels_of(state)]
+        if not isinstance(state.blocks, entries.Blocks):
+            return Dual(zero, state.blocks, params.transitions)
+        return Dual(zero[params.rows], _listed(state), params.transitions)
     raise InputError(
         "A certificate is for states of online.bol and online.perceptron, got "
         f"{type(state).__module__}.{type(state).__name__}."
     )
+
+
+def _listed(state: bol.State) -> Listed:
+    """Return the entries of a sparse dual, by feature."""
+    labels, index = num_labels_of(state), np.asarray(state.params.rows)
+    features = np.zeros(state.params.table.shape[0], np.int64)
+    features[index] = np.arange(len(index))
+    assert isinstance(state.blocks, entries.Blocks)
+    row, place, values = entries.listed(state.blocks)
+    current, previous = np.divmod(place, bilinear.stride(labels))
+    places = (features[row] * labels + current) * (labels + 1) + previous
+    order = np.argsort(places)
+    return Listed(places[order], values[order])
 
 
 def conjugate(state: bol.State | perceptron.State) -> Conjugate:
@@ -72,19 +103,38 @@ def conjugate(state: bol.State | perceptron.State) -> Conjugate:
         return Conjugate(sum(squares(part) for part in parts) / 2, None, "sp", 1)
     is_block = state.sigma is None and not isinstance(state.pair, paper_global.Pair)
     variant = "block" if is_block else bol.variant_of(state)
-    rank = bilinear.rank_of(state.params.table, state.blocks.shape[1])
-    is_row, start = np.array(_rows_in_use(state.blocks)), 0.0
-    if state.start is not None:
-        start = float(state.start)
-        is_row[:] = is_row.any(axis=1, keepdims=True)
-    values = _singular_values(np.asarray(state.blocks), is_row, start)
-    total = squares(state.params.table, state.blocks.shape[1])
+    labels = num_labels_of(state)
+    rank = bilinear.rank_of(state.params.table, labels)
+    start = 0.0 if state.start is None else float(state.start)
+    values = np.concatenate([np.zeros((0, labels)), *_spectra(state, start)])
+    total = squares(state.params.table, labels)
     if state.params.transitions is not None:
         total += squares(state.params.transitions)
-    energies = (values[:, :rank] ** 2).sum(1) - start**2 * state.blocks[0].size
+    energies = (values[:, :rank] ** 2).sum(1) - start**2 * labels * (labels + 1)
     first_order = energies.sum() if is_block else energies.max(initial=0)
     value = (total + float(first_order)) / 2
     return Conjugate(value, _spectrum(values, rank), variant, rank, start)
+
+
+def _spectra(state: bol.State, start: float) -> Iterator[np.ndarray]:
+    """Yield the singular values of the blocks that have moved, some at a time."""
+    if not isinstance(state.blocks, entries.Blocks):
+        is_row = np.array(_rows_in_use(state.blocks))
+        yield _singular_values(np.asarray(state.blocks), _whole(is_row, start), start)
+        return
+    assert state.pool is not None
+    labels, last = num_labels_of(state), state.params.table.shape[0] - 1
+    for first in range(1, int(state.pool.num_rows), 4096):
+        rows = np.arange(first, first + 4096, dtype=np.int32)
+        rows = np.where(rows < int(state.pool.num_rows), rows, last)
+        blocks = np.asarray(_theta_of(state.blocks, rows, None, labels))
+        is_row = _whole((blocks != 0).any(axis=2), start)
+        yield _singular_values(blocks, is_row, start)
+
+
+def _whole(is_row: np.ndarray, start: float) -> np.ndarray:
+    """Mark all rows of a block that has moved, if no row of the start is zero."""
+    return is_row | is_row.any(axis=1, keepdims=True) if start else is_row
 
 
 def _singular_values(
@@ -137,6 +187,7 @@ def _spectrum(values: np.ndarray, rank: int) -> Spectrum:
     )
 
 
+_theta_of = jax.jit(bol_block.theta_of, static_argnums=3)
 _rows_in_use = jax.jit(lambda blocks: (blocks != 0).any(axis=2))
 
 

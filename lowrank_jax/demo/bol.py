@@ -144,7 +144,7 @@ def run(size: Size, tell: Callable[[Row], None]) -> Demo:
         ],
         spectra={
             "sp: the weights": _energy(first.state.params.first),
-            "bol block: the dual": _energy(block.state.blocks),
+            "bol block: the dual": _energy(bol.theta(block.state)),
         },
     )
 

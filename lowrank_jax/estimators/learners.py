@@ -75,6 +75,7 @@ LEARNERS: Mapping[str, Spec] = types.MappingProxyType(
             "bilinear online learning: rank-1 blocks by mirror descent",
             model="bilinear",
             orders="both",
+            hidden=("capacity",),
             has_certificate=True,
         ),
         "sp": Spec(

@@ -286,7 +286,8 @@ def _load(job: Job, path: pathlib.Path) -> tuple[tuple[Any, ...], dict[str, Any]
     if job.keep_traces:
         traces = [_trace_shapes(job, like, first)] * num_done
     more = () if job.final is None else (jax.eval_shape(job.final, like),)
-    found, record = checkpoint.load(path, (like, traces, *more), dropped=(".ratio",))
+    like, grows = (like, traces, *more), job.learner.grow is not None
+    found, record = checkpoint.load(path, like, dropped=(".ratio",), may_grow=grows)
     return (found[0], *jax.tree.map(np.asarray, found[1:])), record
 
 

@@ -21,6 +21,9 @@ the rest              zeros up to a multiple of 16, from 8 labels on
 The padding makes the inner loop of the outer product whole vectors: 23 columns without
 it cost a third more time than 24. Rows of whole cache lines are read in four fifths of
 the time (80 columns against 68). Row K stands for "not a feature" and is 0.
+
+A model with an index `rows` keeps one row per touched feature (`online.touched`): the
+row of feature k is ``rows[k]``.
 """
 
 from typing import NamedTuple
@@ -38,6 +41,7 @@ from lowrank_jax.types import Sentence
 __all__ = [
     "Params",
     "Rows",
+    "buffers_for",
     "join",
     "positions",
     "random",
@@ -56,9 +60,10 @@ __dir__ = __all__.copy
 class Params(NamedTuple):
     """The model; see the module for the columns of `table`."""
 
-    table: jax.Array  # (K + 1, width)
+    table: jax.Array  # (K + 1, width), or (R, width) with an index
     transitions: jax.Array | None  # (S, S + 1)
     scale: jax.Array  # ()  c
+    rows: jax.Array | None = None  # (K + 1,) int32, the row of each feature
 
 
 class Rows(NamedTuple):
@@ -171,7 +176,8 @@ def truncated(params: linear.Params, rank: int) -> Params:
     left = (left * sigma[:, None, :])[:, :, :rank].swapaxes(1, 2)
     zero = jnp.zeros_like(left[:, 0]) if params.zero is None else params.zero
     table = jnp.concatenate([zero, join(left, right[:, :rank])], axis=1)
-    return Params(table.at[-1].set(0), params.transitions, jnp.ones((), table.dtype))
+    one = jnp.ones((), table.dtype)
+    return Params(table.at[-1].set(0), params.transitions, one, params.rows)
 
 
 def positions(
@@ -191,7 +197,10 @@ def positions(
     """
     labels, each = space.num_labels, stride(space.num_labels)
     rank, dtype = rank_of(params.table, labels), params.table.dtype
-    rows = params.table.at[ids].get(mode="promise_in_bounds")
+    at = ids
+    if params.rows is not None:
+        at = params.rows.at[ids].get(mode="promise_in_bounds")
+    rows = params.table.at[at].get(mode="promise_in_bounds")
     if not has_zero_row:
         rows = jnp.where((ids < space.num_features)[:, :, None], rows, 0)
     unary = jnp.zeros((ids.shape[0], labels), dtype)
@@ -217,7 +226,13 @@ def with_transitions(params: Params, unary: jax.Array, pairwise: jax.Array) -> S
     return Scores(unary, pairwise)
 
 
-def scores(params: Params, sentence: Sentence, *, has_zero_row: bool = False) -> Scores:
+def scores(
+    params: Params,
+    sentence: Sentence,
+    *,
+    has_zero_row: bool = False,
+    buffers: Scores | None = None,
+) -> Scores:
     """Score all labels and label pairs of one sentence. Differentiable in `params`.
 
     `pairwise` has `stride` columns; decoders ignore those beyond S + 1.
@@ -227,10 +242,22 @@ def scores(params: Params, sentence: Sentence, *, has_zero_row: bool = False) ->
       sentence: Sentence.
       has_zero_row: True if row K is known to be 0, as in the tables of the learners.
         Else id K is masked: it scores 0 whatever its row holds. Static.
+      buffers: Scores of an earlier sentence in the same window, from `buffers_for`, to
+        write over. Then the scores are not differentiable.
     """
 
     def group(params: Params, ids: jax.Array) -> Scores:
         found = positions(params, ids, sentence.space, has_zero_row=has_zero_row)
         return with_transitions(params, *found)
 
-    return sentences.fill(group, params, sentence.feature_ids, sentence.length)
+    given = group, params, sentence.feature_ids, sentence.length
+    if buffers is None or buffers.unary.shape[0] != sentence.labels.shape[0]:
+        return sentences.fill(*given)
+    return sentences.refill(*given, buffers)
+
+
+def buffers_for(sentence: Sentence, dtype: jnp.dtype) -> Scores:
+    """Return zeros that `scores` of sentences in the same window may write over."""
+    window, labels = sentence.labels.shape[0], sentence.space.num_labels
+    pairwise = jnp.zeros((window, labels, stride(labels)), dtype)
+    return Scores(jnp.zeros((window, labels), dtype), pairwise)

@@ -7,6 +7,7 @@ r"""The linear chain model with free weights (BOL-Eq2, BOL-Eq6 with free W).
 
 Row is the current label, column the previous one; the last column is the start of the
 sentence (errata of BOL-M2). Row K of each table stands for "not a feature": always 0.
+Weights with an index `rows` keep one row per touched feature (`online.touched`).
 """
 
 from typing import NamedTuple
@@ -30,6 +31,7 @@ class Params(NamedTuple):
     zero: jax.Array | None  # (K + 1, S)  0-order weights
     first: jax.Array | None  # (K + 1, S, S + 1)  first-order weights
     transitions: jax.Array | None  # (S, S + 1)  label transitions
+    rows: jax.Array | None = None  # (K + 1,) int32, the row of each feature
 
 
 def zeros(space: Space, dtype: jnp.dtype) -> Params:
@@ -68,7 +70,10 @@ def positions(
     dtype = next(part for part in params if part is not None).dtype
 
     def read(table: jax.Array, column: jax.Array) -> jax.Array:
-        rows = table.at[column].get(mode="promise_in_bounds")
+        at = column
+        if params.rows is not None:
+            at = params.rows.at[column].get(mode="promise_in_bounds")
+        rows = table.at[at].get(mode="promise_in_bounds")
         if has_zero_row:
             return rows
         is_feature = column < space.num_features

@@ -51,12 +51,13 @@ class Differences(NamedTuple):
     num_wrong: jax.Array  # () int32  number of labels that differ
     labels: jax.Array  # (2, window) int32: true and predicted
     previous: jax.Array  # (2, window) int32: labels before them; S at the start
+    rows: jax.Array | None = None  # (K + 1,) row of each feature; None: its id
 
 
 class Position(NamedTuple):
     """One position: its features, its true and its predicted pair of labels."""
 
-    ids: jax.Array  # (num_templates,)
+    ids: jax.Array  # (num_templates,) features, or rows of tables with an index
     labels: jax.Array  # (2,) int32: true, predicted
     previous: jax.Array  # (2,) int32
     place: jax.Array  # () int32, the position in the sentence
@@ -84,8 +85,11 @@ def find(sentence: Sentence, predicted: jax.Array) -> Differences:
 def position(sentence: Sentence, differences: Differences, n: jax.Array) -> Position:
     """Return the n-th position where the label pairs differ."""
     i = differences.positions[n]
+    ids = sentence.feature_ids[i]
+    if differences.rows is not None:
+        ids = differences.rows.at[ids].get(mode="promise_in_bounds")
     return Position(
-        ids=sentence.feature_ids[i],
+        ids=ids,
         labels=differences.labels[:, i],
         previous=differences.previous[:, i],
         place=i,

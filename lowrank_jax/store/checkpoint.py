@@ -42,7 +42,11 @@ def save(path: Path, state: Any, metadata: Mapping[str, Any]) -> None:
 
 
 def load(
-    path: Path, like: Any, *, dropped: tuple[str, ...] = ()
+    path: Path,
+    like: Any,
+    *,
+    dropped: tuple[str, ...] = (),
+    may_grow: bool = False,
 ) -> tuple[Any, dict[str, Any]]:
     """Read a state that `save` wrote.
 
@@ -52,6 +56,7 @@ def load(
         (an array of no axis) that the file lacks keeps the value that `like` has, so
         a field added later does not make older files unreadable.
       dropped: Ends of the names of leaves that the file may have and `like` lacks.
+      may_grow: True if a table of the file may have more rows than in `like`.
 
     Returns:
       The state, with the same bits, and the metadata.
@@ -84,7 +89,7 @@ def load(
             if key is not None:
                 restored.append(jax.random.wrap_key_data(jnp.asarray(array), impl=key))
             else:
-                restored.append(_to_leaf(path, name, array, leaf))
+                restored.append(_to_leaf(path, name, array, leaf, may_grow))
         state = jax.tree.unflatten(jax.tree.structure(like), restored)
     except InputError:
         raise
@@ -132,14 +137,19 @@ def _to_host(leaf: Any) -> np.ndarray:
     return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
 
 
-def _to_leaf(path: Path, name: str, array: np.ndarray, like: Any) -> Any:
+def _to_leaf(
+    path: Path, name: str, array: np.ndarray, like: Any, may_grow: bool
+) -> Any:
     """Give an array the type of the leaf it belongs to."""
     if not hasattr(like, "dtype"):
         return array.item()
     dtype = np.dtype(like.dtype)
     if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize:
         array = array.view(dtype)  # bfloat16 and its kin are saved as plain bytes
-    if array.shape != like.shape or array.dtype != dtype:
+    fits = array.shape == like.shape
+    if may_grow and array.ndim == len(like.shape) > 1:
+        fits = array.shape[1:] == like.shape[1:] and len(array) >= like.shape[0]
+    if not fits or array.dtype != dtype:
         raise _other_state(
             path,
             f"{name} is {array.dtype}{list(array.shape)} where "

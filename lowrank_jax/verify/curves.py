@@ -191,7 +191,7 @@ def _watched(name: str, num_labels: int) -> Learner:
     """Return a learner with exact numbers of its state instead of `Info`."""
     given: dict[str, Any] = {"averaging": "none", "dtype": jnp.float64}
     if name != "sp":
-        given["variant"] = name.removeprefix("bol ")
+        given |= {"variant": name.removeprefix("bol "), "dual": "dense"}
     if name == "bol paper":
         given["divisor"] = "global"
     learner = perceptron.learner(**given) if name == "sp" else bol.learner(**given)

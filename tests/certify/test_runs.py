@@ -11,7 +11,7 @@ from lowrank_jax import certify, loops, streams
 from lowrank_jax.certify import comparator
 from lowrank_jax.checks import InputError
 from lowrank_jax.models import bilinear, linear
-from lowrank_jax.online import bol, perceptron
+from lowrank_jax.online import bol, perceptron, touched
 from tests.online import twins
 from tests.online.tasks import random_task
 
@@ -54,6 +54,7 @@ def certified(kind, *, dtype=jnp.float64, params=None, **options):
 
 def dense(params, space):
     """Write a model out as the twins' weights."""
+    params = touched.by_feature(params)
     if isinstance(params, linear.Params):
         parts = (np.asarray(params.zero)[:-1], np.asarray(params.first)[:-1])
         return twins.Weights(*parts, np.asarray(params.transitions))
@@ -238,7 +239,11 @@ def test_a_run_from_a_uniform_start_is_certified(settings):
     """DR-B11 from written-out features: the gap of U from the start, and the growth."""
     corpus, key = streams.sentences.stream(task()), jax.random.key(3)
     learner = bol.learner(
-        step_size=STEP, record=("predicted",), dtype=jnp.float64, **settings
+        dual="dense",
+        step_size=STEP,
+        record=("predicted",),
+        dtype=jnp.float64,
+        **settings,
     )
     done = list(loops.passes(learner, corpus, key=key, num_passes=2))
     traces, state = [one.trace for one in done], done[-1].state

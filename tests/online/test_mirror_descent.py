@@ -94,7 +94,7 @@ def test_perceptron_is_the_frobenius_map_of_blocks():
     state, trace, _ = run(learner, sentences())
     fast, theirs, _ = run(perceptron.learner(averaging="none", **DOUBLE), sentences())
     agree(trace, theirs, NUMBERS)
-    agree(state.params, fast.params, linear.Params._fields)
+    agree(state.params, fast.params, linear.Params._fields[:3])
 
 
 @pytest.mark.parametrize("start", [0.0, 0.37])
@@ -103,7 +103,8 @@ def test_bol_maps_its_blocks_by_the_rank_k_map(rank, start):
     """Where no tie leaves a choice (DR-B5, DR-B6), from any start (DR-B11)."""
     stream = sentences()
     map = mirror.shifted(mirror.rank_k(rank), start)
-    fast = bol.learner(rank=rank, start=start, num_power_steps=40, **DOUBLE)
+    settings = {"rank": rank, "start": start, "num_power_steps": 40}
+    fast = bol.learner(dual="dense", **settings, **DOUBLE)
     state, _, _ = run(fast, stream, 1)
     theta = state.blocks[:-1]
     rows = bilinear.split(state.params.table[:-1], theta.shape[1])

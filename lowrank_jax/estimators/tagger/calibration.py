@@ -8,7 +8,6 @@ sentences has larger weights than a model of some, so :math:`T` is scaled by the
 of their norms.
 """
 
-import functools
 from typing import Any
 
 import jax
@@ -18,6 +17,7 @@ import numpy as np
 from lowrank_jax import loops, streams
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.estimators.tagger import small
+from lowrank_jax.online import touched
 
 __all__ = ["calibration_error", "fit_temperature", "fold_temperature"]
 
@@ -111,19 +111,15 @@ def fold_temperature(
     shuffled = np.random.default_rng(seed).permutation(number)
     key = jax.random.key(seed)
 
-    @functools.partial(jax.jit, donate_argnums=0)
-    def make_pass(state: Any, stream: Any, order: jax.Array) -> Any:
-        return loops.run(learner, state, stream, order)[0]
-
-    logs = []
+    rounds, logs = loops.Rounds(learner, stream), []
     for fold in range(num_folds):
         held_out = shuffled[fold * size : (fold + 1) * size]
         rest = jnp.asarray(np.setdiff1d(shuffled, held_out).astype(np.int32))
         state = jax.jit(lambda key, s: learner.init(key, s.example(0)))(key, stream)
         for index in range(num_passes):
             order = loops.pass_order(key, index, rest.size)
-            state = make_pass(state, stream, rest[order])
-        found = jax.jit(final_params)(state)
+            state, _ = rounds.run(state, rest[order])
+        found = touched.by_feature(jax.jit(final_params)(state))
         mine = {
             name: np.asarray(array)
             for name, array in found._asdict().items()

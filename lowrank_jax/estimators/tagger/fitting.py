@@ -66,6 +66,16 @@ def fit(
       num_before: Number of passes that led to `start`.
     """
     module = learners.module_of(spec)
+
+    @jax.jit
+    def final(state: Any) -> Any:
+        params = module.final_params(state)
+        if params.rows is None:
+            return params
+        from lowrank_jax.online import touched
+
+        return touched.by_feature(params)
+
     job = training.Job(
         learner=learner,
         stream=(
@@ -78,7 +88,7 @@ def fit(
         seed=seed,
         num_passes=num_passes,
         settings=dict(settings),
-        final=None if judge is None else jax.jit(module.final_params),
+        final=None if judge is None else final,
         judge=judge,
         patience=patience,
         start=start,
@@ -86,7 +96,7 @@ def fit(
     )
     outcome = (run or training.run)(job)
     began = time.perf_counter()
-    finish = jax.jit(module.final_params).lower(outcome.state).compile()
+    finish = final.lower(outcome.state).compile()
     compiled = time.perf_counter()
     params = jax.block_until_ready(finish(outcome.state))
     if outcome.best is not None:
@@ -257,6 +267,13 @@ def _first_state(learner: Any, sequences: Sequences, seed: int) -> Any:
 
 def _wider(old: Any, first: Any, num_features: int) -> Any:
     """Copy a state or weights into arrays with rows for more features."""
+    if getattr(first, "scores", None) is not None:  # buffers of another window
+        old = old._replace(scores=first.scores)
+    if getattr(first, "pool", None) is not None:  # only the index has a row per feature
+        rows = first.params.rows.at[:num_features].set(old.params.rows[:num_features])
+        rows = rows.at[-1].set(old.params.rows[-1])
+        old = jax.tree.map(jnp.copy, old)
+        return old._replace(params=old.params._replace(rows=rows))
 
     def put(part: jax.Array, fresh: jax.Array) -> jax.Array:
         if part.shape == fresh.shape:

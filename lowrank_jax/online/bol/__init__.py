@@ -22,6 +22,7 @@ F^*(\Theta_{t-1}) - C\langle W_{t-1}, \Delta\Phi^t\rangle`. It bounds the regret
 :math:`W_{t-1}`, even if the map is not exact, as long as :math:`F^*` is exact.
 """
 
+import dataclasses
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -31,14 +32,23 @@ from lowrank_jax import checks
 from lowrank_jax.decode import best_path
 from lowrank_jax.linalg import max_tree
 from lowrank_jax.models import bilinear
-from lowrank_jax.online import mistakes
+from lowrank_jax.online import entries, mistakes, touched
 from lowrank_jax.online.bol import block as bol_block
 from lowrank_jax.online.bol import maps, paper, paper_global
 from lowrank_jax.online.bol.average import final_params
-from lowrank_jax.online.bol.state import State, variant_of
+from lowrank_jax.online.bol.state import Capacity, State, grow, theta, variant_of
 from lowrank_jax.types import Learner, Sentence, check_dtype
 
-__all__ = ["Info", "State", "final_params", "learner", "variant_of"]
+__all__ = [
+    "Capacity",
+    "Info",
+    "State",
+    "final_params",
+    "grow",
+    "learner",
+    "theta",
+    "variant_of",
+]
 __dir__ = __all__.copy
 
 VARIANTS = ("block", "paper", "exact")
@@ -93,6 +103,8 @@ def learner(
     divisor: Literal["block", "global"] = "block",
     divisor_factor: float | jax.Array = 1.0,
     record: tuple[Literal["ratio", "predicted", "squared_norm", "curvature"], ...] = (),
+    dual: Literal["sparse", "dense"] = "sparse",
+    capacity: Capacity | None = None,
     dtype: jnp.dtype = jnp.float32,
 ) -> Learner[State, Info, Sentence]:
     r"""Build the pair ``(init, update)``; both are pure.
@@ -128,6 +140,14 @@ def learner(
         :math:`\|\Delta\Phi^t\|^2` and the bound on :math:`2B_t/C^2` of DR-B3, by
         SVDs along the segment of each touched block; the bound is for rank 1 of
         ``"block"`` and a converged map (`num_power_steps` of 32 or so). Static.
+      dual: ``"sparse"`` keeps the entries of Theta that a mistake has touched,
+        ``"dense"`` all K S (S + 1) of them. The entries are equal. The weights are
+        equal up to rounding. Static.
+      capacity: Room of ``"sparse"`` at the start. None takes room for all features if
+        that is at most 80 MB. `loops.passes` grows a full state by itself. After a
+        scan of your own, look at ``state.pool.is_full``. If it is true, the last rounds
+        were not done; ``state.num_rounds`` counts the rounds that were. Call
+        ``learner.grow(state)`` and scan again from the first round not done. Static.
       dtype: Type of the weights.
     """
     checks.choice(VARIANTS, variant=variant)
@@ -136,6 +156,7 @@ def learner(
     checks.positive(step_size=step_size)
     checks.non_negative(start=start)
     checks.choice(DIVISORS, divisor=divisor)
+    checks.choice(("sparse", "dense"), dual=dual)
     _check_paper(variant, start, divisor, divisor_factor)
     has_start = not isinstance(start, int | float) or start > 0
     if averaging is None:
@@ -170,14 +191,22 @@ def learner(
         prior = jnp.asarray(start, dtype)
         if num_power_steps == 0:
             checks.at_most(16, num_labels=example.space.num_labels)
-        state = _start(key, example, variant, rank, averaging, divisor, prior)
+        room = (capacity or Capacity()) if dual == "sparse" else None
+        state = _start(key, example, variant, rank, averaging, divisor, prior, room)
         step = jnp.asarray(step_size, dtype)
         return state._replace(start=prior if has_start else None, step_size=step)
 
     def update(state: State, example: Sentence) -> tuple[State, Info]:
-        scores = bilinear.scores(state.params, example, has_zero_row=True)
+        if state.pool is not None:  # a full state does no round
+            length = jnp.where(state.pool.is_full, 0, example.length)
+            example = dataclasses.replace(example, length=length)
+        scores = bilinear.scores(
+            state.params, example, has_zero_row=True, buffers=state.scores
+        )
         predicted = best_path(scores, example.length).labels
         differences = mistakes.find(example, predicted)
+        before, sentence = state, example
+        state, example, differences = _enter(state, example, differences)
         step = jnp.asarray(step_size, dtype)
         # The mean of W is over what the rounds predicted with (DR-B13): one later.
         weight = (state.num_rounds + int(averaging == "weights")).astype(dtype)
@@ -222,10 +251,14 @@ def learner(
                 state, moved.table, example, differences, weight, record
             )
         growth = moved.growth + seen.growth
+        by_feature = sentence, differences._replace(rows=None)
         is_mistake = differences.num_positions > 0
-        state = state._replace(
-            conjugate=state.conjugate + growth, num_rounds=state.num_rounds + 1
-        )
+        state = _end(state, before)._replace(conjugate=state.conjugate + growth)
+        if (
+            before.scores is not None
+            and scores.unary.shape == before.scores.unary.shape
+        ):
+            state = state._replace(scores=scores)
         info = Info(
             loss=jnp.where(is_mistake, jax.nn.relu(1 - moved.margin), 0),
             is_mistake=is_mistake,
@@ -239,19 +272,52 @@ def learner(
             residual=seen.residual,
             predicted=predicted if "predicted" in record else None,
             squared_norm=(
-                mistakes.squared_norm(example, differences)
-                if "squared_norm" in record
-                else None
+                mistakes.squared_norm(*by_feature) if "squared_norm" in record else None
             ),
         )
         if "curvature" in record:
             from lowrank_jax.online.bol import curvature  # a recorded run alone
 
-            found = curvature.of_round(state, example, differences, step)
+            found = curvature.of_round(state, *by_feature, step)
             info = info._replace(curvature=found)
         return state, info
 
-    return Learner(init, update)
+    return Learner(init, update, grow)
+
+
+def _enter(
+    state: State, example: Sentence, differences: mistakes.Differences
+) -> tuple[State, Sentence, mistakes.Differences]:
+    """Give rows to the touched features, or begin no round; see `touched.enter`."""
+    if state.pool is None or state.params.rows is None:
+        return state, example, differences
+    assert isinstance(state.blocks, entries.Blocks)
+    num_touched = differences.num_positions * len(example.space.first_order)
+    pool, rows, example, differences = touched.enter(
+        state.pool,
+        state.params.rows,
+        example,
+        differences,
+        num_rows=state.params.table.shape[0],
+        is_short=entries.is_short(state.blocks, num_touched),
+    )
+    params = state.params._replace(rows=rows)
+    return state._replace(params=params, pool=pool), example, differences
+
+
+def _end(state: State, before: State) -> State:
+    """Count the round, unless it was not begun."""
+    if state.pool is None:
+        return state._replace(num_rounds=state.num_rounds + 1)
+    is_full, pair, sums = state.pool.is_full, state.pair, state.sums
+    if isinstance(pair, paper_global.Pair):  # sums over rounds, mistaken or not
+        assert isinstance(before.pair, paper_global.Pair)
+        total = jnp.where(is_full, before.pair.weight_sums, pair.weight_sums)
+        pair = pair._replace(weight_sums=total)
+    if sums is not None and before.sums is not None:
+        sums = sums._replace(scale=jnp.where(is_full, before.sums.scale, sums.scale))
+    num_rounds = state.num_rounds + (~is_full).astype(jnp.int32)
+    return state._replace(pair=pair, sums=sums, num_rounds=num_rounds)
 
 
 def _check_paper(
@@ -286,6 +352,7 @@ def _start(
     averaging: str,
     divisor: str,
     prior: jax.Array,
+    room: Capacity | None,
 ) -> State:
     """Return the state before the first round."""
     space, dtype = example.space, prior.dtype
@@ -300,17 +367,34 @@ def _start(
             f"got {rank}."
         )
     rows, labels = space.num_features + 1, space.num_labels
-    params = bilinear.zeros(space, rank, dtype)
-    blocks = jnp.zeros((rows, labels, labels + 1), dtype)
+    blocks: Any = None
+    block_sums: Any = None
+    index, pool = None, None
+    if room is not None:
+        rows, num_pages = room.sizes(space, rank, dtype)
+        index, pool = touched.start(space, rows)
+        blocks = entries.zeros(
+            rows, labels, dtype, num_pages=num_pages, num_slots=room.num_slots
+        )
+        block_sums = jax.tree.map(jnp.zeros_like, blocks.values)
+    else:
+        blocks = jnp.zeros((rows, labels, labels + 1), dtype)
+        block_sums = jnp.zeros_like(blocks)
+    own = dataclasses.replace(space, num_features=rows - 1)
+    params = bilinear.zeros(own, rank, dtype)._replace(rows=index)
     sums = None
     if averaging != "none":
         table = params.table if averaging == "factors" else params.table[:, :labels]
         sums = bol_block.Sums(
             table=jnp.zeros_like(table),
-            blocks=jnp.zeros_like(blocks) if averaging == "dual" else None,
+            blocks=block_sums if averaging == "dual" else None,
             transitions=jax.tree.map(jnp.zeros_like, params.transitions),
             scale=jnp.zeros((), dtype),
-            weights=jnp.zeros_like(blocks) if averaging == "weights" else None,
+            weights=(
+                jnp.zeros((rows, labels, labels + 1), dtype)
+                if averaging == "weights"
+                else None
+            ),
         )
     nudge = jax.random.normal(key, (rank, labels + 1), dtype)
     pair: paper.Pair | paper_global.Pair | None = None
@@ -351,4 +435,6 @@ def _start(
         nudge=nudge / jnp.linalg.norm(nudge, axis=1, keepdims=True),
         conjugate=jnp.zeros((), dtype),
         num_rounds=jnp.zeros((), jnp.int32),
+        pool=pool,
+        scores=bilinear.buffers_for(example, dtype),
     )

@@ -5,6 +5,8 @@ Averaging the factors (BOL-X2) takes the means of alpha, beta and the scale. A s
 that averages in the dual has `sums.blocks`; a state that averages factors does not.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -13,9 +15,10 @@ from lowrank_jax import checks
 from lowrank_jax.linalg import max_tree
 from lowrank_jax.linalg.power_iteration import Subspace, leading_subspace
 from lowrank_jax.models import bilinear, linear
+from lowrank_jax.online import entries
 from lowrank_jax.online.bol import block as bol_block
 from lowrank_jax.online.bol import paper_global
-from lowrank_jax.online.bol.state import State
+from lowrank_jax.online.bol.state import State, num_labels_of
 
 __all__ = ["final_params"]
 __dir__ = __all__.copy
@@ -47,8 +50,8 @@ def final_params(
         )
     if sums is None:
         return params
-    labels = state.blocks.shape[1]
-    num_rounds = jnp.maximum(state.num_rounds, 1).astype(state.blocks.dtype)
+    labels = num_labels_of(state)
+    num_rounds = jnp.maximum(state.num_rounds, 1).astype(state.nudge.dtype)
     transitions = params.transitions
     if transitions is not None and sums.transitions is not None:
         transitions = transitions - sums.transitions / num_rounds
@@ -73,21 +76,22 @@ def final_params(
     right = (weights[1] * rows.right - totals.right) / num_rounds
     zero = rows.zero - totals.zero / num_rounds
     table = jnp.concatenate([zero, bilinear.join(left, right)], axis=1)
-    return bilinear.Params(table, transitions, sums.scale / num_rounds)
+    return bilinear.Params(table, transitions, sums.scale / num_rounds, params.rows)
 
 
 def _mean_weights(state: State, transitions: jax.Array | None) -> linear.Params:
     """Return the mean over rounds of the W that they predicted with (DR-B13)."""
     params, sums = state.params, state.sums
     assert sums is not None and sums.weights is not None
-    labels = state.blocks.shape[1]
-    num_rounds = jnp.maximum(state.num_rounds, 1).astype(state.blocks.dtype)
+    labels = num_labels_of(state)
+    num_rounds = jnp.maximum(state.num_rounds, 1).astype(state.nudge.dtype)
     rows = bilinear.split(params.table, labels)
     last = bol_block.product(rows.left, rows.right)
     return linear.Params(
         zero=rows.zero - sums.table / num_rounds,
         first=last - sums.weights / num_rounds,
         transitions=transitions,
+        rows=params.rows,
     )
 
 
@@ -100,22 +104,28 @@ def _mean_blocks(
     skipped. A block that has come back to zero may still have a nonzero average.
     """
     assert state.sums is not None and state.sums.blocks is not None
-    block_sums = state.sums.blocks
-    num_rows, labels = state.blocks.shape[:2]
+    blocks: Any = state.blocks
+    block_sums: Any = state.sums.blocks
+    num_rows, labels = state.params.table.shape[0], num_labels_of(state)
     chunk_size = min(chunk_size, num_rows)
-    is_touched = (state.blocks != 0).any(axis=(1, 2))
-    is_touched = is_touched | (block_sums != 0).any(axis=(1, 2))
-    (touched,) = jnp.nonzero(is_touched, size=num_rows, fill_value=num_rows - 1)
+    if state.pool is not None:
+        number = state.pool.num_rows - 1
+        touched = jnp.arange(1, num_rows, dtype=jnp.int32)
+        touched = jnp.where(touched <= number, touched, num_rows - 1)
+    else:
+        is_touched = (blocks != 0).any(axis=(1, 2))
+        is_touched = is_touched | (block_sums != 0).any(axis=(1, 2))
+        number = is_touched.sum(dtype=jnp.int32)
+        (touched,) = jnp.nonzero(is_touched, size=num_rows, fill_value=num_rows - 1)
     touched = jnp.pad(
         touched.astype(jnp.int32), (0, chunk_size), constant_values=num_rows - 1
     )
-    num_chunks = (is_touched.sum(dtype=jnp.int32) + chunk_size - 1) // chunk_size
-    tolerance = 8 * jnp.finfo(state.blocks.dtype).eps
+    num_chunks = (number + chunk_size - 1) // chunk_size
+    tolerance = 8 * jnp.finfo(state.nudge.dtype).eps
 
     def one(n: jax.Array, columns: jax.Array) -> jax.Array:
         ids = lax.dynamic_slice_in_dim(touched, n * chunk_size, chunk_size)
-        mean = bol_block.theta_of(state.blocks, ids, state.start)
-        mean = mean - block_sums[ids] / num_rounds
+        mean = _mean_theta(state, ids, num_rounds)
         start = bilinear.split(state.params.table[ids], labels).right
         start = start + bol_block.NUDGE * state.nudge[None]
 
@@ -145,15 +155,27 @@ def _mean_blocks(
     return lax.fori_loop(jnp.zeros_like(num_chunks), num_chunks, one, columns)
 
 
+def _mean_theta(state: State, ids: jax.Array, num_rounds: jax.Array) -> jax.Array:
+    """Return the average of Theta for some rows: (n, S, S + 1)."""
+    labels = num_labels_of(state)
+    last = bol_block.theta_of(state.blocks, ids, state.start, labels)
+    assert state.sums is not None and state.sums.blocks is not None
+    total: Any = state.sums.blocks
+    if not isinstance(state.blocks, entries.Blocks):
+        return last - total[ids] / num_rounds
+    found = entries.dense(state.blocks.keys, total, ids, labels)
+    return last - found[:, :, : labels + 1] / num_rounds
+
+
 def _mean_exact(
     state: State, num_rounds: jax.Array, shape: tuple[int, ...]
 ) -> jax.Array:
     """Return the exact mirror map of the average of Theta: one block."""
     from lowrank_jax.online.bol import exact  # this variant alone
 
-    assert state.sums is not None and state.sums.blocks is not None
-    labels = state.blocks.shape[1]
-    mean = state.blocks - state.sums.blocks / num_rounds
+    labels = num_labels_of(state)
+    every = jnp.arange(shape[0], dtype=jnp.int32)
+    mean = _mean_theta(state, every, num_rounds)
     values = jnp.linalg.svd(mean, compute_uv=False)[:, 0]
     table = jnp.zeros(shape, mean.dtype)
     nowhere = jnp.array(shape[0] - 1, jnp.int32)

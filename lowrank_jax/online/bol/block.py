@@ -12,19 +12,21 @@ differ. Each is moved, then mapped by a few warm-started steps of subspace itera
 :math:`\alpha_{kj} = \Theta_k v_j` carries the singular value, :math:`\beta_{kj} = v_j`.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import Scores
 from lowrank_jax.linalg import power_iteration
 from lowrank_jax.models import bilinear
-from lowrank_jax.online import mistakes
+from lowrank_jax.online import entries, mistakes
+from lowrank_jax.online.touched import first_of_its_kind
 from lowrank_jax.types import Sentence
 
-__all__ = ["Mapped", "Moved", "Sums", "first_of_its_kind", "map_blocks", "move"]
+__all__ = ["Mapped", "Moved", "Sums", "map_blocks", "move"]
 __dir__ = __all__.copy
 
 # In a block of small integers, a warm start can lie exactly in an invariant subspace
@@ -36,7 +38,7 @@ class Sums(NamedTuple):
     """Lazy sums over rounds, from which an average is made (BOL-X2, DR-B9, DR-B13)."""
 
     table: jax.Array  # (K + 1, S) or, for factors, the table's own shape
-    blocks: jax.Array | None  # (K + 1, S, S + 1), for averaging in the dual
+    blocks: jax.Array | entries.Part | None  # like Theta, for averaging in the dual
     transitions: jax.Array | None  # (S, S + 1)
     scale: jax.Array  # ()
     weights: jax.Array | None = None  # (K + 1, S, S + 1), for the mean of W
@@ -47,7 +49,7 @@ class Moved(NamedTuple):
 
     table: jax.Array
     transitions: jax.Array | None
-    blocks: jax.Array
+    blocks: jax.Array | entries.Blocks
     sums: Sums | None
     margin: jax.Array  # ()  <W_{t-1}, dPhi>
     growth: jax.Array  # ()  growth of ||w||^2 / 2, the 0-order part of F*
@@ -55,7 +57,7 @@ class Moved(NamedTuple):
 
 def move(
     params: bilinear.Params,
-    blocks: jax.Array,
+    blocks: jax.Array | entries.Blocks,
     sums: Sums | None,
     example: Sentence,
     scores: Scores,
@@ -82,14 +84,7 @@ def move(
                 transitions, pair_sum, touched, step, weight
             )
             growth = growth + more
-        touched = mistakes.pairs(here, space, dtype)
-        blocks = blocks.at[touched.where].add(
-            step * touched.delta, mode="promise_in_bounds"
-        )
-        if block_sum is not None:
-            block_sum = block_sum.at[touched.where].add(
-                weight * touched.delta, mode="promise_in_bounds"
-            )
+        blocks, block_sum = _add(blocks, block_sum, here, space, step, weight)
         if sums is not None and zero_sum is not None:
             sums = sums._replace(table=zero_sum, blocks=block_sum, transitions=pair_sum)
         margin = margin + mistakes.score_gap(scores, here)
@@ -98,6 +93,25 @@ def move(
     zero, count = jnp.zeros((), dtype), differences.num_positions
     start = Moved(params.table, params.transitions, blocks, sums, zero, zero)
     return lax.fori_loop(jnp.zeros_like(count), count, one, start)
+
+
+def _add(
+    blocks: Any,
+    sums: Any,
+    here: mistakes.Position,
+    space: Space,
+    step: jax.Array,
+    weight: jax.Array,
+) -> tuple[Any, Any]:
+    """Add ``step * dPhi`` of a position to Theta, and ``weight * dPhi`` to its sums."""
+    if isinstance(blocks, entries.Blocks):
+        return entries.add(blocks, sums, here, space, step, weight)
+    touched = mistakes.pairs(here, space, step.dtype)
+    at, mode = blocks.at[touched.where], "promise_in_bounds"
+    blocks = at.add(step * touched.delta, mode=mode)
+    if sums is not None:
+        sums = sums.at[touched.where].add(weight * touched.delta, mode=mode)
+    return blocks, sums
 
 
 class Mapped(NamedTuple):
@@ -112,24 +126,46 @@ class Mapped(NamedTuple):
     residual: jax.Array  # ()  largest move of a singular vector in the last step
 
 
-def theta_of(blocks: jax.Array, ids: jax.Array, prior: jax.Array | None) -> jax.Array:
-    """Return Theta of some blocks; what is no feature has none.
+def theta_of(
+    blocks: jax.Array | entries.Blocks,
+    ids: jax.Array,
+    prior: jax.Array | None,
+    num_labels: int,
+) -> jax.Array:
+    """Return Theta of some blocks, (n, S, S + 1); what is no feature has none.
 
     Args:
-      blocks: (K + 1, S, S + 1) Theta less its start.
-      ids: (n,) int32 in 0..K.
+      blocks: Theta less its start.
+      ids: (n,) int32 rows of it.
       prior: () c_0 of ``Theta_0 = c_0 11'`` (DR-B11), or None for 0.
+      num_labels: S. Static.
     """
-    moved = blocks.at[ids].get(mode="promise_in_bounds")
+    return _padded_theta(blocks, ids, prior, num_labels)[:, :, : num_labels + 1]
+
+
+def _padded_theta(
+    blocks: jax.Array | entries.Blocks,
+    ids: jax.Array,
+    prior: jax.Array | None,
+    num_labels: int,
+) -> jax.Array:
+    """Return Theta of some blocks; entries come with columns of zeros behind."""
+    if isinstance(blocks, entries.Blocks):
+        moved = entries.dense(blocks.keys, blocks.values, ids, num_labels)
+        num_rows = blocks.keys.shape[0]
+    else:
+        moved = blocks.at[ids].get(mode="promise_in_bounds")
+        num_rows = blocks.shape[0]
     if prior is None:
         return moved
-    is_feature = ids < blocks.shape[0] - 1
-    return moved + jnp.where(is_feature, prior, 0)[:, None, None]
+    is_column = jnp.arange(moved.shape[2], dtype=jnp.int32) <= num_labels
+    is_entry = (ids < num_rows - 1)[:, None, None] & is_column[None, None]
+    return moved + jnp.where(is_entry, prior, 0)
 
 
 def map_blocks(
     table: jax.Array,
-    blocks: jax.Array,
+    blocks: jax.Array | entries.Blocks,
     prior: jax.Array | None,
     factor_sums: jax.Array | None,
     weight_sums: jax.Array | None,
@@ -153,11 +189,14 @@ def map_blocks(
     def one(n: jax.Array, mapped: Mapped) -> Mapped:
         here = mistakes.position(example, differences, n)
         ids = here.ids[jnp.array(space.first_order, jnp.int32)]
-        theta = theta_of(blocks, ids, prior)
+        theta = _padded_theta(blocks, ids, prior, labels)
         rows = mapped.table.at[ids].get(mode="promise_in_bounds")
         old = bilinear.split(rows, labels)
         start = old.right + NUDGE * nudge[None]
+        room = theta.shape[2] - start.shape[2]
+        start = jnp.pad(start, ((0, 0), (0, 0), (0, room)))
         new = power_iteration.leading_subspace(theta, start, num_steps=num_steps)
+        new = new._replace(right=new.right[:, :, : labels + 1])
         columns = bilinear.join(new.left, new.right)
         at = mapped.table.at[ids, labels:]
         table = at.set(columns, mode="promise_in_bounds")
@@ -227,10 +266,3 @@ def product(left: jax.Array, right: jax.Array) -> jax.Array:
 def top_energy(left: jax.Array) -> jax.Array:
     """Return the largest squared norm of a column of Theta V, over blocks and ranks."""
     return (left * left).sum(axis=2).max()
-
-
-def first_of_its_kind(ids: jax.Array) -> jax.Array:
-    """Mark each id that has no equal before it in the row."""
-    same = ids[:, None] == ids[None, :]
-    is_before = jnp.tril(jnp.ones(same.shape, bool), -1)
-    return ~(same & is_before).any(axis=1)

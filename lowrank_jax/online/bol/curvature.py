@@ -13,6 +13,7 @@ from lowrank_jax.linalg.segments import remainder_bound
 from lowrank_jax.online import mistakes
 from lowrank_jax.online.bol import block as bol_block
 from lowrank_jax.online.bol.state import State
+from lowrank_jax.online.touched import first_of_its_kind
 from lowrank_jax.types import Sentence
 
 __all__ = ["of_round"]
@@ -57,8 +58,9 @@ def of_round(
         push = step * jnp.einsum("wf,wst->fst", same, moves)
         is_earlier = (jnp.arange(window, dtype=jnp.int32) < place) & is_used
         is_new = ~((same > 0) & is_earlier[:, None]).any(0)
-        is_new = is_new & bol_block.first_of_its_kind(ids) & (ids < space.num_features)
-        theta = bol_block.theta_of(state.blocks, ids, state.start) - push
+        is_new = is_new & first_of_its_kind(ids) & (ids < space.num_features)
+        rows = ids if state.params.rows is None else state.params.rows[ids]
+        theta = bol_block.theta_of(state.blocks, rows, state.start, labels) - push
         bounds = jax.vmap(remainder_bound)(theta, push)
         return total + jnp.where(is_new, bounds, 0).sum()
 

@@ -13,7 +13,8 @@ from jax import lax
 
 from lowrank_jax.linalg import max_tree
 from lowrank_jax.models import bilinear
-from lowrank_jax.online import mistakes
+from lowrank_jax.online import entries, mistakes
+from lowrank_jax.online.bol.block import theta_of
 from lowrank_jax.types import Sentence
 
 __all__ = ["map_top", "second_value", "track_sigma"]
@@ -22,7 +23,7 @@ __dir__ = __all__.copy
 
 def track_sigma(
     sigma: max_tree.MaxTree,
-    blocks: jax.Array,
+    blocks: jax.Array | entries.Blocks,
     example: Sentence,
     differences: mistakes.Differences,
 ) -> max_tree.MaxTree:
@@ -32,7 +33,7 @@ def track_sigma(
     def one(n: jax.Array, sigma: max_tree.MaxTree) -> max_tree.MaxTree:
         here = mistakes.position(example, differences, n)
         ids = here.ids[jnp.array(space.first_order, jnp.int32)]
-        theta = blocks.at[ids].get(mode="promise_in_bounds")
+        theta = theta_of(blocks, ids, None, space.num_labels)
         values = jnp.linalg.svd(theta, compute_uv=False)[:, 0]
         return max_tree.replace(sigma, ids, values)
 
@@ -42,7 +43,7 @@ def track_sigma(
 
 def map_top(
     table: jax.Array,
-    blocks: jax.Array,
+    blocks: jax.Array | entries.Blocks,
     sigma: max_tree.MaxTree,
     old_index: jax.Array,
     num_labels: int,
@@ -54,7 +55,7 @@ def map_top(
       The change serves averaging; it has a row for the old block and one for the new.
     """
     index = max_tree.argmax(sigma)
-    theta = blocks[index]
+    theta = theta_of(blocks, index[None], None, num_labels)[0]
     u, values, vt = jnp.linalg.svd(theta, full_matrices=False)
     old = bilinear.split(table[old_index], num_labels)
     left, right = u[:, 0] * values[0], vt[0]
@@ -70,9 +71,12 @@ def map_top(
     return table, index, change
 
 
-def second_value(blocks: jax.Array, sigma: max_tree.MaxTree) -> jax.Array:
+def second_value(
+    blocks: jax.Array | entries.Blocks, sigma: max_tree.MaxTree, num_labels: int
+) -> jax.Array:
     r"""Return :math:`\sigma_2(\Theta)` over all blocks, exactly."""
     index = max_tree.argmax(sigma)
-    values = jnp.linalg.svd(blocks[index], compute_uv=False)
+    theta = theta_of(blocks, index[None], None, num_labels)[0]
+    values = jnp.linalg.svd(theta, compute_uv=False)
     others = max_tree.largest_without(sigma, index)
     return jnp.maximum(others, values[1]) if values.shape[0] > 1 else others

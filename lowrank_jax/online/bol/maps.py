@@ -9,7 +9,7 @@ from lowrank_jax.linalg import max_tree
 from lowrank_jax.online import mistakes
 from lowrank_jax.online.bol import block as bol_block
 from lowrank_jax.online.bol import paper, paper_global
-from lowrank_jax.online.bol.state import State
+from lowrank_jax.online.bol.state import State, num_labels_of
 from lowrank_jax.types import Sentence
 
 __all__ = ["Seen", "map_block", "map_exact", "map_global", "map_paper"]
@@ -146,7 +146,7 @@ def map_global(
     if sums is not None and stepped.factor_sums is not None:
         sums = sums._replace(table=stepped.factor_sums, scale=sums.scale + after)
     params = state.params._replace(table=stepped.table, scale=after * c_alpha * c_beta)
-    ratio = _global_ratio(state.blocks, sigma) if "ratio" in record else None
+    ratio = _global_ratio(state, sigma) if "ratio" in record else None
     seen = Seen((after**2 - before**2) / 2, after, ratio, residual)
     return state._replace(params=params, pair=pair, sums=sums), seen
 
@@ -172,15 +172,16 @@ def map_exact(
     if sums is not None and sums.blocks is None:
         rows = jnp.stack([state.block, block])
         sums = sums._replace(table=sums.table.at[rows, labels:].add(weight * change))
-    ratio = _global_ratio(state.blocks, sigma) if "ratio" in record else None
+    ratio = _global_ratio(state, sigma) if "ratio" in record else None
     params = state.params._replace(table=table)
     state = state._replace(params=params, sums=sums, sigma=sigma, block=block)
     seen = Seen((after**2 - before**2) / 2, after, ratio, jnp.zeros_like(after))
     return state, seen
 
 
-def _global_ratio(blocks: jax.Array, sigma: max_tree.MaxTree) -> jax.Array:
+def _global_ratio(state: State, sigma: max_tree.MaxTree) -> jax.Array:
     from lowrank_jax.online.bol import exact
 
-    first = max_tree.largest(sigma)
-    return exact.second_value(blocks, sigma) / jnp.where(first > 0, first, 1)
+    first, labels = max_tree.largest(sigma), num_labels_of(state)
+    second = exact.second_value(state.blocks, sigma, labels)
+    return second / jnp.where(first > 0, first, 1)

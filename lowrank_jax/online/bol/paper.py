@@ -32,13 +32,9 @@ from jax import lax
 
 from lowrank_jax import linalg
 from lowrank_jax.models import bilinear
-from lowrank_jax.online import mistakes
-from lowrank_jax.online.bol.block import (
-    NUDGE,
-    first_of_its_kind,
-    ratio_of,
-    theta_of,
-)
+from lowrank_jax.online import entries, mistakes
+from lowrank_jax.online.bol.block import NUDGE, ratio_of, theta_of
+from lowrank_jax.online.touched import first_of_its_kind
 from lowrank_jax.types import Sentence
 
 __all__ = ["Pair", "Stepped", "collect", "start", "step_blocks", "sweep"]
@@ -153,7 +149,7 @@ def step_blocks(
     table: jax.Array,
     factor_sums: jax.Array | None,
     pair: Pair,
-    blocks: jax.Array,
+    blocks: jax.Array | entries.Blocks,
     prior: jax.Array | None,
     example: Sentence,
     differences: mistakes.Differences,
@@ -171,7 +167,7 @@ def step_blocks(
       table: Table of the bilinear model.
       factor_sums: Lazy sums of the factors (BOL-X2), or None.
       pair: What the variant keeps, with what `collect` has gathered.
-      blocks: (K + 1, S, S + 1) Theta less its start.
+      blocks: Theta less its start.
       prior: () c_0, or None for 0.
       example: Sentence of the round.
       differences: Positions where label pairs differ.
@@ -188,7 +184,7 @@ def step_blocks(
     def one(n: jax.Array, stepped: Stepped) -> Stepped:
         here = mistakes.position(example, differences, n)
         ids = here.ids[jnp.array(space.first_order, jnp.int32)]
-        theta = theta_of(blocks, ids, prior)
+        theta = theta_of(blocks, ids, prior, labels)
         rows = stepped.table.at[ids].get(mode="promise_in_bounds")
         factors = bilinear.split(rows, labels)
         alpha, beta = factors.left[:, 0], factors.right[:, 0]

@@ -23,9 +23,10 @@ from jax import lax
 from lowrank_jax import linalg
 from lowrank_jax.linalg import max_tree
 from lowrank_jax.models import bilinear
-from lowrank_jax.online import mistakes
-from lowrank_jax.online.bol.block import NUDGE, first_of_its_kind
+from lowrank_jax.online import entries, mistakes
+from lowrank_jax.online.bol.block import NUDGE, theta_of
 from lowrank_jax.online.bol.paper import sweep
+from lowrank_jax.online.touched import first_of_its_kind
 from lowrank_jax.types import Sentence
 
 __all__ = ["Pair", "Stepped", "normalisers", "step_blocks", "track_sigma"]
@@ -58,7 +59,7 @@ def step_blocks(
     table: jax.Array,
     factor_sums: jax.Array | None,
     pair: Pair,
-    blocks: jax.Array,
+    blocks: jax.Array | entries.Blocks,
     sigma_1: jax.Array,
     example: Sentence,
     differences: mistakes.Differences,
@@ -73,7 +74,7 @@ def step_blocks(
     def one(n: jax.Array, stepped: Stepped) -> Stepped:
         here = mistakes.position(example, differences, n)
         ids = here.ids[jnp.array(space.first_order, jnp.int32)]
-        theta = blocks.at[ids].get(mode="promise_in_bounds")
+        theta = theta_of(blocks, ids, None, space.num_labels)
         rows = stepped.table.at[ids].get(mode="promise_in_bounds")
         factors = bilinear.split(rows, labels)
         alpha, beta = factors.left[:, 0], factors.right[:, 0]
@@ -131,7 +132,7 @@ def step_blocks(
 
 def track_sigma(
     pair: Pair,
-    blocks: jax.Array,
+    blocks: jax.Array | entries.Blocks,
     example: Sentence,
     differences: mistakes.Differences,
     nudge: jax.Array,
@@ -151,7 +152,7 @@ def track_sigma(
         top_right, sigma, residual = carry
         here = mistakes.position(example, differences, n)
         ids = here.ids[jnp.array(space.first_order, jnp.int32)]
-        theta = blocks.at[ids].get(mode="promise_in_bounds")
+        theta = theta_of(blocks, ids, None, space.num_labels)
         start = top_right.at[ids].get(mode="promise_in_bounds")[:, None]
         start = start + NUDGE * nudge[None, :1]
         found = linalg.leading_subspace(theta, start, num_steps=num_steps)
@@ -160,7 +161,7 @@ def track_sigma(
         sigma = max_tree.replace(sigma, ids, values)
         return top_right, sigma, jnp.maximum(residual, found.residual.max())
 
-    count, zero = differences.num_positions, jnp.zeros((), blocks.dtype)
+    count, zero = differences.num_positions, jnp.zeros((), nudge.dtype)
     start = (pair.top_right, pair.sigma, zero)
     return lax.fori_loop(jnp.zeros_like(count), count, one, start)
 

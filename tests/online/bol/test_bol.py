@@ -41,7 +41,7 @@ def test_block_equals_plain_loops(name, rank):
     sequences = task(name)
     space = sequences.space
     learner = bol.learner(
-        rank=rank, step_size=0.5, num_power_steps=3, dtype=jnp.float64
+        dual="dense", rank=rank, step_size=0.5, num_power_steps=3, dtype=jnp.float64
     )
     corpus = streams.sentences.stream(sequences)
     state = learner.init(jax.random.key(0), corpus.example(0))
@@ -90,7 +90,7 @@ def test_dual_average_keeps_a_block_that_came_back_to_zero():
     ids, labels = np.zeros((2, 1), np.int32), np.array([1, 0], np.int32)
     space = Space(1, 2, ("1",))
     sequences = Sequences(ids, labels, np.arange(3, dtype=np.int32), space)
-    learner = bol.learner(num_power_steps=30, dtype=jnp.float64)
+    learner = bol.learner(dual="dense", num_power_steps=30, dtype=jnp.float64)
     state, trace = in_order(learner, sequences, 1)
     assert trace.is_mistake.all()  # one way, then the other
     assert not np.asarray(state.blocks).any()
@@ -104,7 +104,9 @@ def test_dual_average_keeps_a_block_that_came_back_to_zero():
 def test_block_conjugate_tends_to_that_of_the_svd(rank):
     """DR-B5, DR-B6 (ii): F* is half the sum of the leading squares of each block."""
     sequences = task("mixed, transitions")
-    learner = bol.learner(rank=rank, num_power_steps=60, dtype=jnp.float64)
+    learner = bol.learner(
+        dual="dense", rank=rank, num_power_steps=60, dtype=jnp.float64
+    )
     state, trace = in_order(learner, sequences, 2)
     values = np.linalg.svd(np.asarray(state.blocks), compute_uv=False)[:, :rank]
     labels = sequences.space.num_labels
@@ -124,6 +126,7 @@ def test_paper_equals_algorithm_2_with_full_vectors(name, averaging):
     """BOL-Alg2, Eq. (9)-(12) with the errata's sigma_1, scale and start column."""
     sequences = task(name)
     learner = bol.learner(
+        dual="dense",
         variant="paper",
         divisor="global",
         step_size=0.5,
@@ -170,7 +173,11 @@ def test_exact_uses_one_block_only(averaging):
     """Errata of BOL-Alg2 (a): the true mirror map lives in the largest block."""
     sequences = task("both orders")
     learner = bol.learner(
-        variant="exact", averaging=averaging, record=("ratio",), dtype=jnp.float64
+        dual="dense",
+        variant="exact",
+        averaging=averaging,
+        record=("ratio",),
+        dtype=jnp.float64,
     )
     corpus = streams.sentences.stream(sequences)
     state = learner.init(jax.random.key(0), corpus.example(0))
@@ -201,7 +208,9 @@ def test_exact_uses_one_block_only(averaging):
 def test_exact_averages_its_factors():
     """BOL-X2 by a plain sum over rounds."""
     sequences = task("both orders")
-    learner = bol.learner(variant="exact", averaging="factors", dtype=jnp.float64)
+    learner = bol.learner(
+        dual="dense", variant="exact", averaging="factors", dtype=jnp.float64
+    )
     corpus = streams.sentences.stream(sequences)
     state = learner.init(jax.random.key(0), corpus.example(0))
     update, total = jax.jit(learner.update), 0
@@ -216,7 +225,9 @@ def test_exact_averages_its_factors():
 def test_block_averages_its_factors(rank):
     """BOL-X2 by a plain sum over rounds."""
     sequences = task("columns share features")
-    learner = bol.learner(rank=rank, averaging="factors", dtype=jnp.float64)
+    learner = bol.learner(
+        dual="dense", rank=rank, averaging="factors", dtype=jnp.float64
+    )
     corpus = streams.sentences.stream(sequences)
     state = learner.init(jax.random.key(0), corpus.example(0))
     update, total = jax.jit(learner.update), 0

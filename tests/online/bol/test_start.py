@@ -70,6 +70,7 @@ def test_paper_equals_algorithm_2_of_each_block(name, prior, factor, num_inner):
     """Errata of BOL-Eq9-12 (d): each block has its own divisor."""
     sequences = task(name)
     learner = bol.learner(
+        dual="dense",
         variant="paper",
         start=prior,
         divisor_factor=factor,
@@ -93,7 +94,7 @@ def test_paper_equals_algorithm_2_of_each_block(name, prior, factor, num_inner):
 
 def test_an_untouched_block_keeps_its_factors():
     sequences = task("first order")
-    learner = bol.learner(variant="paper", start=0.5, dtype=jnp.float64)
+    learner = bol.learner(dual="dense", variant="paper", start=0.5, dtype=jnp.float64)
     state, _ = in_order(learner, sequences, 2)
     is_touched = np.asarray((state.blocks != 0).any(axis=(1, 2)))[:-1]
     rows = bilinear.split(state.params.table[:-1], sequences.space.num_labels)
@@ -136,7 +137,11 @@ def test_only_the_quotient_of_start_and_step_size_matters(variant, name):
     found = []
     for step in (0.5, 2.0):
         learner = bol.learner(
-            variant=variant, start=0.8 * step, step_size=step, dtype=jnp.float64
+            dual="dense",
+            variant=variant,
+            start=0.8 * step,
+            step_size=step,
+            dtype=jnp.float64,
         )
         found.append(in_order(learner, sequences, 3))
     (one, first), (two, second) = found
@@ -168,7 +173,9 @@ def block_run(sequences, num_passes, step, prior):
 def test_mean_of_w_is_over_what_the_rounds_predicted_with(name, prior):
     """DR-B13, by a plain sum over rounds."""
     sequences = task(name)
-    learner = bol.learner(start=prior, averaging="weights", dtype=jnp.float64)
+    learner = bol.learner(
+        dual="dense", start=prior, averaging="weights", dtype=jnp.float64
+    )
     corpus, labels = streams.sentences.stream(sequences), sequences.space.num_labels
     state = learner.init(jax.random.key(0), corpus.example(0))
     update, first, zero = jax.jit(learner.update), 0, 0
@@ -190,7 +197,11 @@ def test_a_start_equals_mirror_descent_in_plain_loops(name, num_steps):
     """DR-B11: W is the leading part of Theta, and F* grows from that of the start."""
     sequences, prior = task(name), 1.5
     learner = bol.learner(
-        start=prior, averaging="weights", num_power_steps=num_steps, dtype=jnp.float64
+        dual="dense",
+        start=prior,
+        averaging="weights",
+        num_power_steps=num_steps,
+        dtype=jnp.float64,
     )
     state, _ = in_order(learner, sequences, 2)
     rounds = list(block_run(sequences, 2, 1.0, prior))
@@ -210,7 +221,9 @@ def test_a_start_equals_mirror_descent_in_plain_loops(name, num_steps):
 def test_mean_of_w_is_cut_to_a_rank_on_request(rank):
     """Each block's leading part, by an SVD in NumPy; other weights stay."""
     sequences = task("both orders, transitions")
-    learner = bol.learner(start=1.5, averaging="weights", dtype=jnp.float64)
+    learner = bol.learner(
+        dual="dense", start=1.5, averaging="weights", dtype=jnp.float64
+    )
     state, _ = in_order(learner, sequences, 2)
     mean = bol.final_params(state)
     cut = jax.jit(bol.final_params, static_argnames="rank")(state, rank=rank)
@@ -242,6 +255,7 @@ def test_exact_pairs_are_for_few_labels():
 def test_rank_2_keeps_the_start(num_steps):
     sequences = task("first order")
     learner = bol.learner(
+        dual="dense",
         rank=2,
         start=1.0,
         averaging="weights",
