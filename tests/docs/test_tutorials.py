@@ -103,7 +103,14 @@ def running(text):
     assert len(re.search(r"mistakes by start: \[(.*)\]", text)[1].split(",")) == 4
 
 
+def coming_from(shown: str) -> None:
+    assert "same labels: True" in shown and "same classes: True" in shown
+    assert float(shown.split("probability ")[1].split()[0]) < 0.1
+    assert shown.rstrip().endswith("[['DET', 'NOUN'], ['DET', 'NOUN']]")
+
+
 PAGES = {
+    "coming-from.md": coming_from,
     "accelerators.md": accelerators,
     "papers/smm.md": mini_batches,
     "quickstart.md": quickstart,
