@@ -13,13 +13,13 @@ from tests.campaign import inputs, report, runs
 
 #: Parts and their shares of the time.
 PARTS = (
-    (inputs.fuzz_readers, 0.3),
-    (inputs.fuzz_models, 0.15),
+    (inputs.fuzz_readers, 0.2),
+    (inputs.fuzz_models, 0.1),
     (runs.crash_trainings, 0.2),
-    (runs.kill_trainings, 0.1),
+    (runs.kill_trainings, 0.2),
     (runs.starve, 0.05),
-    (runs.extremes, 0.12),
-    (runs.repeat, 0.08),
+    (runs.extremes, 0.1),
+    (runs.repeat, 0.15),
 )
 
 

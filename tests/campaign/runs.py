@@ -273,9 +273,9 @@ def repeat(place: pathlib.Path, seconds: float, seed: int) -> Part:
     """Compare the bits over threads, processes and hash seeds; watch the memory."""
     part, model = Part("the same bits again; memory", seconds), place / "m"
     differ = []
-    for learner in LEARNERS:
+    for learner in random.Random(seed).sample(LEARNERS, len(LEARNERS)):
         found: dict[str, list[str]] = {}
-        for threads, hash_seed in (("1", "0"), ("2", "1"), ("4", "2")):
+        for threads, hash_seed in (("1", "0"), ("2", "1")):
             if part.is_over:
                 break
             shutil.rmtree(model, ignore_errors=True)

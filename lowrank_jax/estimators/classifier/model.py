@@ -249,6 +249,9 @@ class Classifier:
         with model_folder.complete(folder, KIND):
             parts: Any = (arrays[name] for name in Params._fields)
             _check(folder, arrays, about["row_names"])
+            for name in ("settings", "training", "versions"):
+                if not isinstance(about[name], dict):
+                    raise TypeError(name)
             return Classifier(
                 classes=arrays["classes"],
                 params=Params(*parts),

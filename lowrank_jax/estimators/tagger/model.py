@@ -264,6 +264,15 @@ def _check_weights(
     if set(weights) != set(shapes) or len({w.dtype for w in weights.values()}) > 1:
         raise ValueError(f"the arrays {', '.join(sorted(weights))}")
     check_arrays(folder, weights, shapes)
+    largest = [float(np.abs(part).max(initial=0)) for part in weights.values()]
+    if model == "bilinear":
+        largest.append(float(np.abs(weights["table"]).max()) ** 2)
+        largest[-1] *= abs(float(weights["scale"]))
+    if (
+        max(largest) * max(len(space.orders), 1)
+        > np.finfo(next(iter(weights.values())).dtype).max
+    ):
+        raise ValueError("weights so large that scores overflow")
 
 
 def _arrays(params: Any) -> dict[str, np.ndarray]:
