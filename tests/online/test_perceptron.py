@@ -106,6 +106,14 @@ def test_mira_equals_plain_loops(name, largest, cost):
     assert_same_weights(state.params, last, sequences.space, rtol=1e-9)
     assert_same_weights(mira.final_params(state), mean, sequences.space, rtol=1e-9)
     assert (trace.dual_increment >= -1e-12).all()
+    price = costs > 0 if cost == "one" else costs
+    growth = np.diff(trace.conjugate, prepend=0.0)
+    loss = np.maximum(0, price - margins) * (costs > 0)
+    np.testing.assert_allclose(trace.loss, loss, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(trace.dual_increment, steps * price - growth, atol=1e-9)
+    np.testing.assert_allclose(trace.bregman, growth - steps * margins, atol=1e-9)
+    total = sum((part**2).sum() for part in last) / 2
+    np.testing.assert_allclose(trace.conjugate[-1], total, rtol=1e-9)
 
 
 def test_mira_mends_the_margin_where_the_step_is_free():
