@@ -1,7 +1,7 @@
 """Settings of the documentation: ``make docs`` builds it, warnings are errors.
 
-API pages and tables of results are made at build time by `site_pages`. Formulas are
-set by MathJax, which a browser fetches from its usual address; the build needs no net.
+API pages and tables of results are made at build time by `site_pages`. Formulas become
+MathML (`mathml`), so that neither the build nor the site needs the net.
 """
 
 import pathlib
@@ -22,13 +22,16 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
-    "sphinx.ext.mathjax",
+    "mathml",
 ]
 exclude_patterns = ["_build", "results/*.md"]
 source_suffix = {".md": "markdown"}
 root_doc = "index"
 
 html_theme = "furo"
+html_math_renderer = "mathml"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
 html_title = f"lowrank_jax {release}"
 html_copy_source = False
 smartquotes = False  # quotes as they are written, and a quicker build

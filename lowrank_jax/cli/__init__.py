@@ -14,6 +14,7 @@ import argparse
 import importlib
 import os
 import sys
+import traceback
 from typing import Any, NoReturn
 
 from lowrank_jax import __version__
@@ -67,7 +68,10 @@ def main(argv: list[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8")
     try:
-        arguments = _parser(argv).parse_args(argv)
+        arguments, unknown = _parser(argv).parse_known_args(argv)
+        if unknown:
+            place = _Parser(prog=f"lowrank-jax {arguments.command}")
+            place.error(f"unrecognized arguments: {' '.join(unknown)}")
         if not arguments.no_cache:
             programs.keep_programs(arguments.command)
         status = arguments.run(arguments)
@@ -88,6 +92,17 @@ def main(argv: list[str] | None = None) -> int:
         place = f"{error.filename}: " if error.filename else ""
         reason = error.strerror or str(error)
         told = InputError(f"{place}{reason}; make room or name another place.")
+        print(f"lowrank-jax: {told}", file=sys.stderr)
+        return 2
+    except (RuntimeError, AssertionError) as error:
+        places = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+        is_device = any(place.endswith("xla_bridge.py") for place in places)
+        if not is_device or "JAX_PLATFORMS" not in os.environ:
+            raise
+        told = InputError(
+            f"JAX_PLATFORMS={os.environ['JAX_PLATFORMS']} asks for a device that JAX "
+            "does not find here; unset it, or install JAX for this device."
+        )
         print(f"lowrank-jax: {told}", file=sys.stderr)
         return 2
     except MemoryError as error:

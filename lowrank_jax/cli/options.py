@@ -131,8 +131,12 @@ class _Help(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        parser.print_help()
         text = self.describe(namespace)
+        if text and not parser.get_default("learner") and "learner" in namespace:
+            # After a learner that was asked for: its settings, not the options again.
+            print(f"{text}\nOptions of the command: {parser.prog} --help")
+            parser.exit()
+        parser.print_help()
         if text:
             print(f"\n{text}", end="")
         parser.exit()

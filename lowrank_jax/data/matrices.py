@@ -12,7 +12,11 @@ from lowrank_jax.store.arrays import read_npz
 __all__ = ["Matrices", "read_matrices"]
 
 _SPLITS = ("train", "test")
-_WORDS = ("is not a readable npz file", "save it with numpy.savez(file, x=x, y=y)")
+_WORDS = (
+    "is not a readable npz file",
+    "save it with numpy.savez(file, x=x, y=y), labels that are Python objects as "
+    "y.astype(str)",
+)
 
 
 class Matrices(NamedTuple):

@@ -217,6 +217,8 @@ def test_bad_data_are_refused(fit, tmp_path):
     refused(fit(tmp_path / "none.npz"), "none.npz does not exist")
     (tmp_path / "text.npz").write_text("words")
     refused(fit(tmp_path / "text.npz"), "not a readable npz file")
+    words = np.array(["a", "b"] * 10, object)
+    refused(fit({"x": x, "y": words}), "Python objects as y.astype(str)")
 
 
 def test_bad_settings_are_refused(fit, folder):

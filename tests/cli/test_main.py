@@ -3,6 +3,7 @@ import sys
 
 import pytest
 
+import lowrank_jax
 from lowrank_jax import cli as package
 from tests.cli.conftest import command
 
@@ -97,6 +98,30 @@ def test_help_on_a_learner_lists_its_hyper_parameters(cli):
     assert "variant (default: block)" in done.out
     assert "num_power_steps (default: 2)" in done.out
     assert ":math:" not in done.out
+    assert "--checkpoint-seconds" not in done.out  # the options are not repeated
+    assert "lowrank-jax train --help" in done.out
+
+
+def test_an_unknown_option_points_to_the_help_of_its_command(cli):
+    done = cli("train", "bol", "--train", "x", "--model", "y", "--foo")
+    assert done.status == 2
+    expected = "train: unrecognized arguments: --foo; see lowrank-jax train --help."
+    assert done.err == f"lowrank-jax {expected}\n"
+
+
+def test_a_device_that_is_not_there_is_one_sentence(process, tmp_path, monkeypatch):
+    (tmp_path / "t.txt").write_text("the DT B-NP\ncat NN I-NP\n\n")
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    given = ("--train", tmp_path / "t.txt", "--model", tmp_path / "m")
+    done = process("train", "sp", *given)
+    assert done.status == 2 and "Traceback" not in done.err
+    assert "JAX_PLATFORMS=cuda asks for a device that JAX does not find" in done.err
+
+
+def test_every_name_of_the_package_is_an_attribute():
+    for name in lowrank_jax.__all__:
+        assert getattr(lowrank_jax, name) is not None
+    assert lowrank_jax.certify.__name__ == "lowrank_jax.certify"
 
 
 def test_the_version_is_printed(cli):

@@ -86,6 +86,21 @@ def test_site_builds_without_warnings_and_has_every_public_name(tmp_path):
     choice = (site / "how-to-choose.html").read_text()
     assert "CRFsuite averaged perceptron" in choice  # tables are filled in
     assert "<!-- choice" not in choice
+    check_offline(site)
+
+
+def check_offline(site):
+    """Every page loads files of the site alone, and its links lead to what is there."""
+    theory = (site / "theory.html").read_text()
+    assert "<math" in theory and "mathjax" not in theory.lower()
+    outside = r"<(?:script|img|iframe)[^>]*src=\"(?:https?:)?//|@import|url\(.?https?:"
+    sheet = r"<link[^>]*rel=\"stylesheet\"[^>]*href=\"(?:https?:)?//"
+    for page in site.rglob("*.html"):
+        text = page.read_text()
+        assert not re.search(outside, text) and not re.search(sheet, text), page
+        for link in re.findall(r"(?:href|src)=\"([^\"#?]+)[^\"]*\"", text):
+            if not re.match(r"[a-z]+:", link):
+                assert (page.parent / link).exists(), (page.name, link)
 
 
 def test_pages_of_what_is_gone_are_removed(tmp_path, monkeypatch):

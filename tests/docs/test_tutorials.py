@@ -20,6 +20,16 @@ def quickstart(text):
     assert numbers(r"as a fraction ([\d.]+)", text)[0] > 0.8
     assert numbers(r"word F1 ([\d.]+)", text)[0] > 85
     assert numbers(r"accuracy ([\d.]+)", text)[0] > 0.9
+    assert numbers(r"F1 of words by BOL ([\d.]+)", text)[0] > 85
+
+
+def coming_from_matrices(text):
+    assert numbers(r"AUC ([\d.]+)", text)[0] > 0.9
+    assert "chosen {'mu2':" in text
+
+
+def index(text):
+    assert re.search(r"[\d.]+ right, converged: True", text)
 
 
 def adding_a_learner(text):
@@ -110,8 +120,10 @@ def coming_from(shown: str) -> None:
 
 
 PAGES = {
-    "coming-from.md": coming_from,
+    "coming-from-matrices.md": coming_from_matrices,
     "accelerators.md": accelerators,
+    "coming-from.md": coming_from,
+    "index.md": index,
     "papers/smm.md": mini_batches,
     "quickstart.md": quickstart,
     "research.md": research,

@@ -164,7 +164,7 @@ def add_parser(commands: Any) -> None:
     )
     add("--json", metavar="FILE", help="write the results there; - prints them")
     files.add_data_dir(parser)
-    words = "show this help; after LEARNER also its settings"
+    words = "show this help; after LEARNER its settings instead"
     options.add_help(parser, _describe, words)
     parser.set_defaults(run=run)
 

@@ -252,7 +252,7 @@ class Tagger(TaggerModel):
         """Return the probability of each label at each token.
 
         The probabilities are the softmax over all labellings of a sentence,
-        exp(score / temperature_) / Z. Training by likelihood (``crf``) fits them.
+        ``exp(score / temperature_) / Z``. Training by likelihood (``crf``) fits them.
         Perceptron and max-margin models need `calibrate`, held-out data in `fit`, or
         `calibration_folds`; else their temperature is 1.
 
