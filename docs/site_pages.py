@@ -20,6 +20,7 @@ import pkgutil
 import re
 import types
 
+import jax
 from sphinx import addnodes
 
 import lowrank_jax
@@ -132,7 +133,7 @@ def api_pages():
 
 def _section(name, module, places):
     """Return the part of a page that describes one module."""
-    here, constants, elsewhere = [], [], []
+    here, constants, elsewhere, rules = [], [], [], []
     for public in module.__all__:
         value = getattr(module, public)
         if isinstance(value, types.ModuleType):
@@ -141,6 +142,8 @@ def _section(name, module, places):
             elsewhere.append(f":py:obj:`{public} <{places[name, public]}>`")
         elif public.startswith("__"):
             continue
+        elif isinstance(value, jax.custom_jvp | jax.custom_vjp):
+            rules.append(f"{name}.{public}")
         elif inspect.isclass(value) or _is_function(value):
             here.append(public)
         else:
@@ -148,6 +151,8 @@ def _section(name, module, places):
     lines = [f".. automodule:: {name}"]
     if here:
         lines += [f"   :members: {', '.join(here)}", "   :member-order: bysource"]
+    for rule in rules:  # a function with a derivative of its own
+        lines += ["", f".. autofunction:: {rule}"]
     for constant in constants:
         lines += ["", f".. autodata:: {constant}", "   :no-value:"]
     if elsewhere:

@@ -70,8 +70,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         arguments, unknown = _parser(argv).parse_known_args(argv)
         if unknown:
-            place = _Parser(prog=f"lowrank-jax {arguments.command}")
-            place.error(f"unrecognized arguments: {' '.join(unknown)}")
+            _Parser(prog=f"lowrank-jax {arguments.command}").error(
+                f"unrecognized arguments: {' '.join(unknown)}"
+            )
         if not arguments.no_cache:
             programs.keep_programs(arguments.command)
         status = arguments.run(arguments)
