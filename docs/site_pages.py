@@ -209,7 +209,10 @@ def _plain(line):
     parts = re.split(r"(`+[^`]*`+)", line)
     for i, part in enumerate(parts):
         if i % 2 == 0:
-            parts[i] = re.sub(r"(?<!\\)\|(\w+)\|", r"\|\1\|", part)
+            if line.startswith(":ivar"):  # no formula stands there by itself
+                parts[i] = re.sub(r"(?<!\\)\|", r"\|", part)
+            else:
+                parts[i] = re.sub(r"(?<!\\)\|(\w+)\|", r"\|\1\|", part)
         elif parts[i + 1][:1].isalnum():
             parts[i] = part + "\\ "
     return "".join(parts)

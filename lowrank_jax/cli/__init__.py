@@ -100,11 +100,11 @@ def main(argv: list[str] | None = None) -> int:
         is_device = any(place.endswith("xla_bridge.py") for place in places)
         if not is_device or "JAX_PLATFORMS" not in os.environ:
             raise
-        told = InputError(
+        absent = InputError(
             f"JAX_PLATFORMS={os.environ['JAX_PLATFORMS']} asks for a device that JAX "
             "does not find here; unset it, or install JAX for this device."
         )
-        print(f"lowrank-jax: {told}", file=sys.stderr)
+        print(f"lowrank-jax: {absent}", file=sys.stderr)
         return 2
     except MemoryError as error:
         told = InputError(f"the memory is not enough ({error}); take fewer data.")
