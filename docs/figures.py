@@ -22,7 +22,7 @@ RESULTS = ROOT / "docs" / "results"
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
 #: Experiments of each paper begin with its name; its benches.
 BENCHES = {
-    "bol": ("bench-sequence", "bench-certify"),
+    "bol": ("bench-sequence", "bench-certify", "bench-tagger"),
     "sblr": ("bench-sblr", "bench-eeg"),
     "smm": ("bench-smm",),
     "tm": ("bench-tm",),

@@ -29,13 +29,14 @@ NAMES = (
     "bench-certify",
     "bench-sblr",
     "bench-eeg",
+    "bench-tagger",
     "bench-smm",
     "bench-tm",
 )
 
 #: Benches of online learners. Like ``lowrank-jax train`` they run each operation on one
 #: core, which must be set before JAX is loaded, and so before their modules are.
-ONE_CORE = ("bench-sequence", "bench-certify", "bench-tm")
+ONE_CORE = ("bench-sequence", "bench-certify", "bench-tagger", "bench-tm")
 
 
 class NotRun(NamedTuple):
