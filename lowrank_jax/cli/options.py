@@ -192,7 +192,9 @@ def parse_value(text: str, annotation: Any) -> Any:
     """Read a value of an annotated type; ValueError says what it must be."""
     import numpy as np
 
-    kinds = typing.get_args(annotation) or (annotation,)
+    is_choice = typing.get_origin(annotation) is typing.Literal
+    given = (annotation,) if is_choice else typing.get_args(annotation) or (annotation,)
+    kinds = [str if typing.get_origin(k) is typing.Literal else k for k in given]
     if typing.get_origin(annotation) is tuple:
         return tuple(part.strip() for part in text.split(",") if part.strip())
     if type(None) in kinds and str not in kinds and text.lower() == "none":
