@@ -180,6 +180,7 @@ def main() -> int:
                 place.write_text(path.read_text("utf-8"), encoding="utf-8")
             tried += 1
             slow += found is None
+            print(f"{tried} tried", file=sys.stderr, flush=True)
             if found:
                 survivors.append(f"{path.relative_to(package)}:{line}: {change}")
                 print(f"survivor {survivors[-1]}", flush=True)
