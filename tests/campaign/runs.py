@@ -224,7 +224,7 @@ def extremes(place: pathlib.Path, seconds: float, seed: int) -> Part:
         learner = rng.choice(sorted(settings))
         given = {settings[learner]: rng.choice(sizes)}
         model = Tagger(learner, 2, **given).fit(sentences, labels)
-        return given, model.predict_marginals(sentences)
+        return given, np.concatenate(model.predict_marginals(sentences))
 
     def classifier() -> object:
         size, dtype = rng.choice(sizes), rng.choice((np.float32, np.float64))
