@@ -106,8 +106,8 @@ def shard_rows(tree: Any, mesh: Mesh, *, num_features: int) -> Any:
     ``jax.jit(lambda key, example: shard_rows(learner.init(key, example), ...))``.
 
     For `models.linear` and `models.bilinear`, and for the states of
-    `online.perceptron` and `online.bol` (whose `final_params` is slow on such a state
-    if it averages in the dual: its time grows with the square of K).
+    `online.perceptron` and `online.bol` (with ``dual="dense"``; `final_params` is slow
+    if the state averages in the dual: its time grows with the square of K).
 
     Args:
       tree: Parameters or a state.
