@@ -66,7 +66,7 @@ class State(NamedTuple):
       sums: Lazy sums over rounds, for averaging.
       pending: Direction of a round; 0 between rounds, (K + 1, 2 S + 1).
       units: a and b, (2,).
-      growth: ||A||^2 and ||B||^2 less their start, (2,).
+      growth: ``||A||^2`` and ``||B||^2`` less their start, (2,).
       num_rounds: Number of rounds, () int32.
     """
 

@@ -41,7 +41,7 @@ class Info(NamedTuple):
       step_size: tau_t, ().
       dual_increment: Delta_t = tau c_t - (F*(W_t) - F*(W_{t-1})), ().
       conjugate: F*(W_t), ().
-      bregman: tau^2 ||dPhi||^2 / 2, ().
+      bregman: ``tau^2 ||dPhi||^2 / 2``, ().
     """
 
     loss: jax.Array

@@ -59,8 +59,8 @@ class Info(NamedTuple):
       conjugate: F*(Theta_t), ().
       bregman: B_t (DR-B4), ().
       predicted: Predicted labels, if recorded, (window,) int32.
-      squared_norm: ||dPhi_t||^2, if recorded, () int32.
-      curvature: 2 B_t / C^2: ||dPhi_t||^2, if recorded, ().
+      squared_norm: ``||dPhi_t||^2``, if recorded, () int32.
+      curvature: ``2 B_t / C^2 = ||dPhi_t||^2``, if recorded, ().
     """
 
     loss: jax.Array

@@ -77,7 +77,7 @@ class Info(NamedTuple):
       objective: TM-Eq3 at T_t, C times the loss; sum over candidates, ().
       objective_after: TM-Eq3 after the round; sum over candidates, ().
       rises: Share of sub-steps that raised TM-Eq3, ().
-      norm_product: Product over d of ||w_h^d||^2, mean over h, ().
+      norm_product: Product over d of ``||w_h^d||^2``, mean over h, ().
       component_distance: In 0..1; 0 where all components are equal, ().
       sub_steps: Tau, TM-Eq3 before and after, if recorded, (num_sweeps, H, D, 3).
     """

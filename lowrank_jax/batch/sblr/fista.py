@@ -73,8 +73,8 @@ class Info(NamedTuple):
       change: q^k of SBLR-Eq8, ().
       constant: L, ().
       num_trials: Constants tried, () int32.
-      stationarity: Upper bound of dist(0, dF(w^k)): (L + ceiling) |z - w|, ().
-      squared_norm: |w^k|^2 + |b^k|^2, the squared distance from 0, ().
+      stationarity: Bound of dist(0, dF(w^k)), ``(L + ceiling) |z - w|``, ().
+      squared_norm: ``|w^k|^2 + |b^k|^2``, the squared distance from 0, ().
       support: Weights other than 0, () int32.
       restarted: True if the momentum was dropped, () bool.
       converged: True if q^k is within the tolerance, () bool.

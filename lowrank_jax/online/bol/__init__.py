@@ -72,7 +72,7 @@ class Info(NamedTuple):
       ratio: sigma_{r+1} / sigma_r, same scope, if recorded, ().
       residual: Largest move of a singular vector in the last step, ().
       predicted: Predicted labels, if recorded, (window,) int32.
-      squared_norm: ||dPhi_t||^2, if recorded, () int32.
+      squared_norm: ``||dPhi_t||^2``, if recorded, () int32.
       curvature: 2 B_t / C^2 at most (DR-B3), if recorded, ().
     """
 

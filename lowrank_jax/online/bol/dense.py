@@ -90,13 +90,13 @@ class Info(NamedTuple):
       is_mistake: True if the prediction was wrong, () bool.
       num_wrong: 1 on a mistake, () int32.
       margin: <W_{t-1}, dPhi_t>, ().
-      squared_norm: ||dPhi_t||_F^2, ().
+      squared_norm: ``||dPhi_t||_F^2``, ().
       dual_increment: Delta_t (BOL-N5), ().
       conjugate: F*(Theta_t), ().
       bregman: B_t (DR-B4), ().
       sigma_1: sigma_1(Theta_t), ().
       ratio: sigma_{k+1} / sigma_k of Theta_t, k the rank, ().
-      residual: 1 - |cos| between alpha and u_1, ().
+      residual: ``1 - |cos|`` between alpha and u_1, ().
     """
 
     loss: jax.Array
