@@ -150,7 +150,6 @@ def window_of(max_length: int) -> int:
     return max(1, -(-max_length // POSITIONS)) * POSITIONS
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def fill(
     score: Callable[[Params, jax.Array], Buffers],
     params: Params,
@@ -179,6 +178,16 @@ def fill(
             f"The window of a sentence must be a multiple of {POSITIONS}, got "
             f"{ids.shape[0]}: pad `feature_ids` with the id K (see `window_of`)."
         )
+    return _fill(score, params, ids, length)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _fill(
+    score: Callable[[Params, jax.Array], Buffers],
+    params: Params,
+    ids: jax.Array,
+    length: jax.Array,
+) -> Buffers:
     group = jax.ShapeDtypeStruct((POSITIONS, *ids.shape[1:]), ids.dtype)
     buffers = jax.tree.map(
         lambda part: jnp.zeros((ids.shape[0], *part.shape[1:]), part.dtype),
@@ -213,7 +222,7 @@ def refill(
     return lax.fori_loop(jnp.zeros_like(num_steps), num_steps, step, buffers)
 
 
-@fill.defjvp
+@_fill.defjvp
 def _fill_jvp(
     score: Callable[[Params, jax.Array], Buffers], primals: Any, tangents: Any
 ) -> tuple[Buffers, Buffers]:
@@ -228,4 +237,4 @@ def _fill_jvp(
         return jax.tree.map(keep, score(params, ids))
 
     _, moved = jax.jvp(whole, (params,), (tangents[0],))
-    return fill(score, params, ids, length), moved
+    return _fill(score, params, ids, length), moved
