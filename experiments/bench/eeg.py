@@ -2,7 +2,8 @@
 
 The official training part of BCI Competition II, data set IV (28 channels, 50 times),
 is split into five folds, five times over. No setting is tuned inside a fold, but our
-default strengths were chosen on this part; the test part is scored once. Beside the classifier: tangent space of covariances with logistic regression
+default strengths were chosen on this part. The test part is scored once. Beside the
+classifier: tangent space of covariances with logistic regression
 (pyriemann), common spatial patterns with linear discriminant analysis (MNE), and
 logistic regression on all values (scikit-learn). In the second part, a user's
 ``GridSearchCV`` and `BilinearClassifierCV` choose from the same points on the same
