@@ -308,7 +308,8 @@ def sweep(
         state = learner.init(jax.random.split(key)[0], stream.example(0))
         orders = [pass_order(key, index, size) for index in range(num_passes)]
         state, trace = run(learner, state, stream, jnp.concatenate(orders))
-        return (state, trace) if keep is None else keep(state, trace)
+        kept = (state, trace) if keep is None else keep(state, trace)
+        return kept, None if learner.grow is None else state.num_rounds
 
     @jax.jit
     def all_of(values: Any, stream: Stream, key: jax.Array) -> Any:
@@ -316,7 +317,13 @@ def sweep(
             return lax.map(lambda value: one(value, stream, key), values)
         return jax.vmap(lambda value: one(value, stream, key))(values)
 
-    return all_of(values, stream, key)
+    kept, num_rounds = all_of(values, stream, key)
+    if num_rounds is not None and int(num_rounds.min()) < size * num_passes:
+        raise checks.InputError(
+            "The tables of a run became full, and a sweep cannot grow them: "
+            "build the learner with a larger `capacity`, or with dual='dense'."
+        )
+    return kept
 
 
 def converge(

@@ -206,3 +206,16 @@ def test_a_sweep_equals_one_run_per_value(backend, monkeypatch):
         learner_of, values, sequences, key, keep=lambda _, trace: trace.loss.sum()
     )
     assert losses.shape == (3,)
+
+
+def test_a_sweep_whose_tables_become_full_is_refused():
+    """A scan cannot grow them, and skipped rounds would pass for learned ones."""
+    sequences, key = random_task(("1", "1")), jax.random.key(0)
+    with pytest.raises(InputError, match="became full"):
+        loops.sweep(
+            lambda value: bol.learner(start=value, capacity=bol.Capacity(2)),
+            jnp.array([0.5, 1.0]),
+            sequences,
+            key,
+            keep=lambda state, trace: trace.is_mistake.sum(),
+        )
