@@ -13,7 +13,7 @@ from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online import bol, perceptron
 from lowrank_jax.online.bol import dense
 from tests.online import twins
-from tests.online.tasks import random_task
+from tests.online.tasks import planted_task, random_task
 
 
 def assert_same_bits(one, other):
@@ -210,10 +210,10 @@ def test_a_sweep_equals_one_run_per_value(backend, monkeypatch):
 
 def test_a_sweep_whose_tables_become_full_is_refused():
     """A scan cannot grow them, and skipped rounds would pass for learned ones."""
-    sequences, key = random_task(("1", "1")), jax.random.key(0)
+    (sequences, _, _), key = planted_task(num_features=240), jax.random.key(0)
     with pytest.raises(InputError, match="became full"):
         loops.sweep(
-            lambda value: bol.learner(start=value, capacity=bol.Capacity(2)),
+            lambda value: bol.learner(start=value, capacity=bol.Capacity(16)),
             jnp.array([0.5, 1.0]),
             sequences,
             key,
