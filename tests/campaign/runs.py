@@ -20,6 +20,7 @@ import numpy as np
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli import main
+from lowrank_jax.data.corpus import corpus_of
 from lowrank_jax.estimators import BilinearClassifier, Reranker, Speller, Tagger, load
 from lowrank_jax.store.files import Folder
 from tests.campaign.crashes import crash_points
@@ -224,7 +225,7 @@ def extremes(place: pathlib.Path, seconds: float, seed: int) -> Part:
         learner = rng.choice(sorted(settings))
         given = {settings[learner]: rng.choice(sizes)}
         model = Tagger(learner, 2, **given).fit(sentences, labels)
-        return given, np.concatenate(model.predict_marginals(sentences))
+        return given, model.predict_marginals(corpus_of(sentences))
 
     def classifier() -> object:
         size, dtype = rng.choice(sizes), rng.choice((np.float32, np.float64))
