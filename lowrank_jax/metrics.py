@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowrank_jax.checks import InputError
+from lowrank_jax.data.chunks import Edges, chunk_edges, split_labels
 from lowrank_jax.data.corpus import Corpus, encode
 from lowrank_jax.data.lists import Lists, oracle
 
@@ -31,7 +32,6 @@ __all__ = [
 
 Labels = Sequence[str] | np.ndarray
 Offsets = Sequence[int] | np.ndarray
-Edges = tuple[np.ndarray, np.ndarray, np.ndarray]  # is_start, is_end, kind
 
 
 class SpanScores(NamedTuple):
@@ -188,8 +188,8 @@ def chunk_scores(gold: Labels, predicted: Labels, offsets: Offsets) -> ChunkScor
         np.concatenate([[outside], np.insert(part, bounds[1:], outside)])
         for part in (codes[:half], codes[half:-1])
     ]
-    tags, kinds, types = _split_labels(values)
-    edges = [_chunk_edges(stream, tags, kinds) for stream in streams]
+    tags, kinds, types = split_labels(values)
+    edges = [chunk_edges(stream, tags, kinds) for stream in streams]
     num_gold, num_predicted = (
         np.bincount(kind[1:][is_start], minlength=len(types))
         for is_start, _, kind in edges
@@ -261,19 +261,21 @@ def word_scores_from_labels(
 def score_labels(corpus: Corpus, predicted: Labels, format: str) -> dict[str, Any]:
     """Return f1, precision, recall, accuracy and sentence accuracy, in percent.
 
-    F1 counts chunks for ``"conll"`` and words for ``"segmentation"``. The format
-    ``"nettalk"`` has no spans, so f1, precision and recall are the accuracy of letters.
+    F1 counts chunks for ``"conll"`` and words for ``"segmentation"``. The formats
+    ``"conllu"`` and ``"nettalk"`` have no spans, so f1, precision and recall are the
+    accuracy of tokens or letters.
 
     Args:
       corpus: True labels.
       predicted: (num_tokens,) labels.
-      format: ``"conll"``, ``"segmentation"`` or ``"nettalk"``.
+      format: ``"conll"``, ``"conllu"``, ``"segmentation"`` or ``"nettalk"``.
     """
     if corpus.labels is None:
         raise InputError(f"{corpus.source} has no labels to compare with.")
     gold, offsets = corpus.labels, corpus.offsets
     accuracy = token_accuracy(gold, predicted)
-    precision, recall, f1, meaning = (accuracy,) * 3 + ("letter accuracy",)
+    unit = "token" if format == "conllu" else "letter"
+    precision, recall, f1, meaning = (accuracy,) * 3 + (f"{unit} accuracy",)
     if format == "conll":
         precision, recall, f1 = chunk_scores(gold, predicted, offsets)[:3]
         meaning = "chunk F1 as conlleval"
@@ -333,47 +335,6 @@ def _word_ends(labels: list[str], bounds: np.ndarray) -> np.ndarray:
     is_end[:-1] |= ends_before[codes]
     is_end[bounds] = True
     return np.flatnonzero(is_end[1:]) + 1
-
-
-def _split_labels(values: list[str]) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Split labels at the first hyphen.
-
-    Args:
-      values: Distinct labels.
-
-    Returns:
-      ``(tags, kinds, types)``: (num_values,) tag, a single letter or ``""`` for any
-      other tag; (num_values,) index of the type; and the distinct types.
-    """
-    parts = [value.partition("-") for value in values]
-    known = ("B", "I", "O", "E", "S", ".")
-    tags = np.array([tag if tag in known else "" for tag, _, _ in parts])
-    kinds, types = encode([kind for _, _, kind in parts])
-    return tags, kinds, types
-
-
-def _chunk_edges(stream: np.ndarray, tags: np.ndarray, kinds: np.ndarray) -> Edges:
-    """Apply the rules to each pair of neighbours, by a table over label pairs.
-
-    Args:
-      stream: (n + 1,) label codes.
-      tags: (num_values,) tag of each code.
-      kinds: (num_values,) type of each code.
-
-    Returns:
-      ``(is_start, is_end, kind)``: (n,) bool, True if a chunk begins at position i + 1
-      of the stream; (n,) bool, True if a chunk ends before it; (n + 1,) type of each.
-    """
-    before, after = tags[:, None], tags[None, :]
-    is_change = kinds[:, None] != kinds[None, :]
-    opens = np.isin(after, ["B", "S"])
-    resumes = np.isin(before, ["O", "E", "S"]) & np.isin(after, ["I", "E"])
-    starts = opens | resumes | (is_change & ~np.isin(after, ["O", "."]))
-    closes = np.isin(before, ["E", "S"])
-    stops = np.isin(before, ["B", "I"]) & np.isin(after, ["B", "S", "O"])
-    ends = closes | stops | (is_change & ~np.isin(before, ["O", "."]))
-    pair = (stream[:-1], stream[1:])
-    return starts[pair], ends[pair], kinds[stream]
 
 
 def _correct_ends(gold: Edges, predicted: Edges) -> np.ndarray:

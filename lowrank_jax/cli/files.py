@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_data_dir",
+    "add_label_column",
     "check_file",
     "check_json",
     "check_outputs",
@@ -81,10 +82,32 @@ def find_data(name: str, data_dir: str | None = None) -> str:
     raise InputError(f"{name} does not exist, nor is it in {places}; check the path.")
 
 
-def read_corpus(path: str, file_format: str) -> "Corpus":
-    """Read a labelled corpus of one of `estimators.learners.FORMATS`."""
-    module = importlib.import_module(f"lowrank_jax.data.{file_format}")
-    return getattr(module, f"read_{file_format}")(path)
+def read_corpus(path: str, arguments: argparse.Namespace) -> "Corpus":
+    """Read a labelled corpus.
+
+    Args:
+      path: File to read.
+      arguments: Values of ``--format``, one of `estimators.learners.FORMATS`, and of
+        ``--label-column``.
+    """
+    name, column = arguments.format, arguments.label_column
+    if column is not None and name != "conllu":
+        raise InputError(
+            f"--label-column {column} needs --format conllu, got {name}; leave it out."
+        )
+    module = importlib.import_module(f"lowrank_jax.data.{name}")
+    given = {} if column is None else {"label_column": column}
+    return getattr(module, f"read_{name}")(path, **given)
+
+
+def add_label_column(parser: argparse.ArgumentParser) -> None:
+    """Add ``--label-column``."""
+    parser.add_argument(
+        "--label-column",
+        metavar="NAME",
+        help="column of --format conllu that is the label: upos (the default), xpos, "
+        "feats, lemma, deprel or misc",
+    )
 
 
 def place_of_token(path: str, corpus: "Corpus", file_format: str, token: int) -> str:
@@ -95,6 +118,10 @@ def place_of_token(path: str, corpus: "Corpus", file_format: str, token: int) ->
     if path == "-" or file_format == "nettalk":
         return f"{corpus.source}, sentence {sentence + 1}"
     lines = data.read_text(path).split("\n")
+    if file_format == "conllu":
+        from lowrank_jax.data.conllu import token_lines
+
+        return f"{corpus.source}:{token_lines(lines, path)[0][token] + 1}"
     filled = [number for number, line in enumerate(lines, 1) if line.strip()]
     line = filled[token if file_format == "conll" else sentence]
     return f"{corpus.source}:{line}"

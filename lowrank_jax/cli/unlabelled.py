@@ -39,6 +39,8 @@ def read_format(path: str, file_format: str) -> tuple["Corpus", list[bool]]:
 
     if file_format == "conll":
         return data.read_conll(path, has_labels=False), []
+    if file_format == "conllu":
+        return data.read_conllu(path, has_labels=False), []
     lines = data.read_text(path).removesuffix("\n").split("\n")
     if file_format == "nettalk":
         lines = _letters_of(lines)

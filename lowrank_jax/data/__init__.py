@@ -19,7 +19,9 @@ if TYPE_CHECKING:
         character_columns,
         fold_width,
     )
+    from lowrank_jax.data.chunks import convert_labels, legal_pairs, scheme_of
     from lowrank_jax.data.conll import read_conll, write_conll
+    from lowrank_jax.data.conllu import read_conllu, write_conllu
     from lowrank_jax.data.corpus import Corpus, encode, split, split_fraction
     from lowrank_jax.data.files import open_text, read_bytes, read_text
     from lowrank_jax.data.list_files import (
@@ -52,7 +54,9 @@ if TYPE_CHECKING:
 _MODULES = {
     "bisymbols": "BOUNDARY Alphabet Words alphabet_of encode_words hamming_accuracy",
     "characters": "CHARACTER_CLASSES character_classes character_columns fold_width",
+    "chunks": "convert_labels legal_pairs scheme_of",
     "conll": "read_conll write_conll",
+    "conllu": "read_conllu write_conllu",
     "corpus": "Corpus encode split split_fraction",
     "files": "open_text read_bytes read_text",
     "list_files": "lists_from read_json_lists read_svmlight_lists write_json_lists",

@@ -28,7 +28,12 @@ __all__ = [
 
 
 #: Formats of labelled files and the shipped template of each.
-FORMATS = {"conll": "chunking", "segmentation": "segmentation", "nettalk": "nettalk"}
+FORMATS = {
+    "conll": "chunking",
+    "conllu": "words",
+    "segmentation": "segmentation",
+    "nettalk": "nettalk",
+}
 
 
 class Spec(NamedTuple):

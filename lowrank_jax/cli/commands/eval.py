@@ -41,10 +41,11 @@ def add_parser(commands: Any) -> None:
     add("predicted", metavar="PREDICTED", nargs="?", help="file with predicted labels")
     add(
         "--format",
-        choices=("conll", "segmentation"),
+        choices=("conll", "conllu", "segmentation"),
         default="conll",
-        help="columns (conll, the default), or text with blanks between words",
+        help="columns (conll, the default), CoNLL-U, or text with blanks between words",
     )
+    files.add_label_column(parser)
     add("--json", metavar="FILE", help="write the scores there; - prints them")
     files.add_data_dir(parser)
     parser.set_defaults(run=run)
@@ -52,8 +53,9 @@ def add_parser(commands: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Score; return the exit status."""
-    if arguments.format == "segmentation" and arguments.predicted is None:
-        raise InputError("eval --format segmentation needs two files, GOLD PREDICTED.")
+    name = arguments.format
+    if name != "conll" and arguments.predicted is None:
+        raise InputError(f"eval --format {name} needs two files, GOLD PREDICTED.")
     if arguments.gold == arguments.predicted == "-":
         raise InputError("GOLD and PREDICTED cannot both be standard input.")
     files.check_json(arguments.json)
@@ -61,12 +63,12 @@ def run(arguments: argparse.Namespace) -> int:
 
     from lowrank_jax import metrics
 
-    gold = files.read_corpus(gold_path, arguments.format)
+    gold = files.read_corpus(gold_path, arguments)
     if arguments.predicted is None:
         gold, labels = _last_two(gold)
     else:
         predicted_path = files.find_data(arguments.predicted, arguments.data_dir)
-        predicted = files.read_corpus(predicted_path, arguments.format)
+        predicted = files.read_corpus(predicted_path, arguments)
         _check_same_text(gold, predicted)
         labels = predicted.labels
     assert gold.labels is not None

@@ -20,6 +20,7 @@ Label text with a model that `train` wrote, and print the result.
 The input depends on the format that the model was trained on:
   conll         columns as in the training file, with or without the label. The output
                 has the same columns and one more, the predicted label.
+  conllu        CoNLL-U. The output is the input with the label column filled in.
   segmentation  text, one sentence per line. The output has two spaces between words.
   nettalk       words, one per line, or a NETtalk file. The output has two columns,
                 letter and phoneme.
@@ -80,6 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
     if kind_of(arguments.model) == "word tagger":
         return _tag_words(arguments, path)
     tagger = Tagger.load(arguments.model)
+    if tagger.format == "conllu" and not (arguments.k_best or arguments.marginals):
+        return _tag_conllu(tagger, path)
     corpus, sentence_of_line = unlabelled.read(path, tagger, arguments.model)
     if arguments.k_best is not None:
         _write_k_best(sys.stdout, tagger, corpus, arguments.k_best)
@@ -93,6 +96,18 @@ def run(arguments: argparse.Namespace) -> int:
         write_conll(
             sys.stdout, _without_classes(tagger, corpus), [tagger.predict(corpus)]
         )
+    return 0
+
+
+def _tag_conllu(tagger: "Tagger", path: str) -> int:
+    """Fill in the label column of a CoNLL-U file; all else stays as it is."""
+    from lowrank_jax.data import conllu
+    from lowrank_jax.data.files import read_text, source_name
+
+    text = read_text(path)
+    labels = tagger.predict(conllu.corpus_of_text(text, source_name(path), None))
+    column = tagger.training_.get("label_column", "upos")
+    conllu.write_conllu(sys.stdout, text, labels, label_column=column)
     return 0
 
 
@@ -167,6 +182,6 @@ def _without_classes(tagger: "Tagger", corpus: "Corpus") -> "Corpus":
     """Drop the column that reading segmented text has added."""
     import dataclasses
 
-    if tagger.format == "conll":
+    if tagger.format.startswith("conll"):
         return corpus
     return dataclasses.replace(corpus, columns=corpus.columns[:1])

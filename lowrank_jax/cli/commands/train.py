@@ -22,6 +22,7 @@ _EPILOG = """\
 formats:
   conll         columns separated by blanks, the label last, an empty line after each
                 sentence; F1 counts chunks as conlleval does
+  conllu        CoNLL-U; words alone are read, and --label-column is the label
   segmentation  words separated by blanks, one sentence per line; F1 counts words
   nettalk       the NETtalk file; F1 is the share of letters that are right
 
@@ -97,6 +98,7 @@ def add_parser(commands: Any) -> None:
         default="conll",
         help="format of the data; default: conll",
     )
+    files.add_label_column(parser)
     add(
         "--template",
         metavar="FILE",

@@ -76,6 +76,11 @@ class Sentences:
         for corpus in self._read(train_path, test_path):
             template = self.estimator.template_for(len(self.train.columns))
             template.check_columns(len(corpus.columns), corpus.source)
+        if self.spec.orders == "both" and self.arguments.orders is None:
+            output.note(
+                f"{self.arguments.learner} gives `U` lines first-order weights too; "
+                "--orders template does not."
+            )
         if template.has_transitions and self._given().get("variant") == "paper":
             output.note(
                 "the template has label transitions (a bare B line). Their weights "
@@ -153,6 +158,12 @@ class Sentences:
                 f"--from {folder} is a model of {tagger.learner} for --format "
                 f"{tagger.format}; give the same learner and format."
             )
+        column = given.label_column or "upos"
+        if tagger.training_.get("label_column", column) != column:
+            raise InputError(
+                f"--from {folder} has learned --label-column "
+                f"{tagger.training_['label_column']}, got {column}; give the same."
+            )
         tagger.set_params(seed=given.seed, patience=given.patience)
         return tagger
 
@@ -166,16 +177,16 @@ class Sentences:
         from lowrank_jax.data.corpus import split_fraction
 
         arguments = self.arguments
-        self.train = whole = files.read_corpus(train_path, arguments.format)
+        self.train = whole = files.read_corpus(train_path, arguments)
         yield whole
         if arguments.fraction != 1:
             self.train = split_fraction(whole, arguments.fraction, arguments.seed)
         if arguments.dev is not None:
             dev_path = files.find_data(arguments.dev, arguments.data_dir)
-            self.dev = files.read_corpus(dev_path, arguments.format)
+            self.dev = files.read_corpus(dev_path, arguments)
             yield self.dev
         if test_path is not None:
-            self.test = files.read_corpus(test_path, arguments.format)
+            self.test = files.read_corpus(test_path, arguments)
             yield self.test
             check_labels(whole, self.test, test_path, arguments)
 
@@ -189,6 +200,8 @@ class Sentences:
             "min_count": arguments.min_count,
             "read_seconds": run.read_seconds,
         }
+        if arguments.format == "conllu":
+            self.estimator.training_["label_column"] = arguments.label_column or "upos"
         about = {"num_parameters": self.estimator.num_parameters}
         return self.estimator.training_ | about
 

@@ -87,7 +87,7 @@ class Tagger(TaggerModel):
           min_count: Least number of occurrences of a feature.
           seed: Seed of the order of sentences and of the start.
           format: What `score` counts: chunks (``"conll"``), words
-            (``"segmentation"``) or tokens (``"nettalk"``).
+            (``"segmentation"``) or tokens (``"conllu"``, ``"nettalk"``).
           patience: Number of passes without a better score on held-out data after which
             `fit` ends. None makes all passes.
           calibration_folds: Number of folds of the training data to fit the temperature
@@ -129,7 +129,7 @@ class Tagger(TaggerModel):
         if found is None:
             found = learners.FORMATS[self.format]
             if num_columns == 1:
-                found = "words" if self.format == "conll" else "nettalk"
+                found = "words" if self.format.startswith("conll") else "nettalk"
         if not isinstance(found, Template):
             found = read_template(found)
         return with_orders(found, self.orders or self._spec.orders)
