@@ -1,4 +1,4 @@
-"""The README's example runs as printed, and its commands exist."""
+"""The README's examples run as printed, and its figures are measured."""
 
 import pathlib
 import re
@@ -16,10 +16,24 @@ def test_python_examples_run_as_printed(tmp_path):
         [sys.executable, str(script)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    labels, run = done.stdout.splitlines()
+    labels, matrices, run = done.stdout.splitlines()
     assert labels == "[['DET', 'NOUN', 'VERB', 'ADV']]"
+    right = re.fullmatch(r"([\d.]+) right, weights \(1, 12, 10\)", matrices)[1]
+    assert float(right) > 0.95
     mistakes, dual = re.fullmatch(r"(\d+) mistakes, dual (-?[\d.]+)", run).groups()
     assert 50 < int(mistakes) < 200 and float(dual) < 200
+
+
+def test_the_first_screen_says_when_how_to_install_and_both_commands():
+    """Each example is short; the scan of one's own has ten lines."""
+    first = README.read_text().partition("\n## ")[0]
+    examples = re.findall(r"```python\n(.*?)```", first, re.DOTALL)
+    assert [len(text.splitlines()) for text in examples] == [6, 5, 10]
+    assert "lax.scan(" in examples[2]
+    reasons = re.findall(r"^\* \*\*.*\d.*$", first, re.MULTILINE)
+    assert len(reasons) == 4
+    for text in ("CRFsuite", "scikit-learn", "pip install", "make demo", "make test"):
+        assert text in first
 
 
 def test_linked_files_are_there():

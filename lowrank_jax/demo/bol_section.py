@@ -68,14 +68,15 @@ def section(demo: Demo) -> list[str]:
         *(_paragraph(words) for words in cut_sentences(demo)),
         picture(
             lambda figure: _draw_curves(figure, demo),
-            "Learning: sentences with a mistake in each training pass, and word F1 on "
-            "the test sentences after it.",
+            "The upper panel shows how many training sentences each learner gets wrong "
+            "in a pass, the lower panel its word F1 on the test sentences afterwards.",
             height=4.6,
         ),
         picture(
             lambda figure: _draw_regret(figure, demo),
-            "Regret of the learner, summed over rounds, and what its certificate "
-            "allows. The certificate (DR-B4) comes from the run itself: the loss of a "
+            "The solid line is the regret of the learner, summed over rounds, and the "
+            "dashed line is the most that its certificate allows. The certificate "
+            "(DR-B4) comes from the run itself: the loss of a "
             "fixed model U (here the averaged perceptron, at its best size), its "
             "penalty F**(U), and the growth of the dual. It assumes nothing of the "
             "data.",
@@ -97,8 +98,9 @@ def section(demo: Demo) -> list[str]:
         ),
         picture(
             lambda figure: _draw_spectra(figure, demo),
-            "How close to rank 1: share of the squared weights on pairs of labels that "
-            "blocks of rank 1 to 4 hold. A block belongs to one feature: 4 labels by 4 "
+            "The bars show how close the weights on pairs of labels are to rank 1: the "
+            "share of their squares that blocks of rank 1 to 4 hold. A block "
+            "belongs to one feature: 4 labels by 4 "
             "labels before, and the start of the sentence.",
             height=2.6,
         ),

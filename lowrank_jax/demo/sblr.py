@@ -157,16 +157,17 @@ def section(demo: Demo) -> list[str]:
         rows_table(demo.rows),
         picture(
             lambda figure: _draw_patterns(figure, demo),
-            "What each class looks for: U (left of each square), V (above it) and "
-            f"their product UV<sup>T</sup>, of rank {demo.left.shape[2]}. Blue speaks "
-            "for the class, red against it; white weights are exactly 0 or nearly so.",
+            "Each square shows what a class looks for: U (on its left), V (above it) "
+            f"and their product UV<sup>T</sup>, of rank {demo.left.shape[2]}. Blue "
+            "speaks for the class, red against it; white weights are exactly 0 or "
+            "nearly so.",
             height=2.6 if len(demo.classes) > 5 else 1.8,
             width=5.2,
         ),
         picture(
             lambda figure: _draw_course(figure, demo),
-            "Objective of the sparse models, summed over the classes: it falls in "
-            "every iteration.",
+            "The curves show the objective of the sparse models, summed over the "
+            "classes, which falls in every iteration.",
             height=2.6,
         ),
     ]

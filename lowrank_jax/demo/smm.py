@@ -113,9 +113,9 @@ def section(demo: Demo) -> list[str]:
         _words(demo),
         picture(
             lambda figure: _draw(figure, demo),
-            "Left: accuracy on the test words along the iterations. Right: singular "
-            "values of the table at the end; the spectral penalty takes the small ones "
-            "to 0.",
+            "The left panel shows the accuracy on the test words along the iterations, "
+            "the right panel the singular values of the table at the end: the spectral "
+            "penalty takes the small ones to 0.",
             height=2.6,
             width=5.4,
         ),

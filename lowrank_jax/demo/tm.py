@@ -137,13 +137,15 @@ def section(demo: Demo) -> list[str]:
         f"{demo.base:.3f}.</p>",
         picture(
             lambda figure: _draw_quality(figure, demo),
-            "Quality of what is chosen from the test lists, after each pass.",
+            "The curves show the mean quality of the candidates that are chosen from "
+            "the test lists, after each pass.",
             height=3.0,
         ),
         picture(
             lambda figure: _draw_weights(figure, demo),
-            "The true weights of all features, and those that Tensor-MIRA by block "
-            "descent found. Blue is positive, red negative.",
+            "The left table shows the true weights of all features, the right table "
+            "the weights that Tensor-MIRA by block descent found: blue is positive, "
+            "red negative.",
             height=2.5,
         ),
     ]

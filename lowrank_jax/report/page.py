@@ -34,11 +34,11 @@ _TEXT, _GRID = "#010203", "#040506"  # stand for the colours of the page
 _STYLE = """
 :root { color-scheme: light dark; --back: #fff; --text: #222; --soft: #5a5a5a;
   --line: #ddd; --box: #f5f5f5; --word: #dbe9f8; --wrong: #f9d3cf; --good: #1b7a3d;
-  --bad: #b3261e; }
+  --seen: #1f5fa8; --known: #8a5a00; --bad: #b3261e; }
 @media (prefers-color-scheme: dark) {
   :root { --back: #16181c; --text: #e4e4e4; --soft: #a8a8a8; --line: #3a3d44;
     --box: #22252b; --word: #1f3a57; --wrong: #6b2a26; --good: #6fcf8f;
-    --bad: #ff8a80; } }
+    --seen: #8ab8f0; --known: #e8b45a; --bad: #ff8a80; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 56rem; padding: 1rem; background: var(--back);
   color: var(--text); font: 16px/1.55 system-ui, sans-serif;
@@ -62,6 +62,8 @@ th:first-child, td:first-child, .text { text-align: left; }
 th:first-child, td:first-child { padding-left: 0; }
 td.text { white-space: normal; min-width: 12rem; }
 .good { color: var(--good); }
+.seen { color: var(--seen); }
+.known { color: var(--known); }
 .bad { color: var(--bad); font-weight: 600; }
 code, pre { font-family: ui-monospace, monospace; font-size: .875rem; }
 pre { background: var(--box); padding: .75rem; border-radius: .3rem;
@@ -69,7 +71,18 @@ pre { background: var(--box); padding: .75rem; border-radius: .3rem;
 .word { background: var(--word); border-radius: .2rem; padding: 0 .2rem;
   margin: 0 .1rem; display: inline-block; }
 .wrong { background: var(--wrong); }
+@media (max-width: 40rem) {
+  .stack tr:first-child { display: none; }
+  .stack tr { display: block; padding: .4rem 0; border-bottom: 1px solid var(--line); }
+  .stack td, .stack td.text { display: inline-block; border: 0; padding: 0 .9rem 0 0;
+    text-align: left; white-space: normal; min-width: 0; }
+  .stack td:first-child, .stack td.text { display: block; }
+  .stack td:first-child { font-weight: 600; }
+  .stack td:not(:first-child):not(.text)::before { content: attr(data-title) " ";
+    color: var(--soft); font-weight: 400; } }
 """
+
+_MOST_COLUMNS = 3  # of numbers beside each other on a phone
 
 _LOOK: dict[Any, Any] = {
     "font.size": 9,
@@ -117,15 +130,19 @@ def table(
     text: Sequence[str] = (),
     marks: Sequence[str] | None = None,
 ) -> str:
-    """Return a table that scrolls by itself where the screen is narrow.
+    """Return a table. On a narrow screen, more than three columns become lines.
 
     Args:
       head: Titles of the columns.
       rows: Cells of each row, as plain text; they are escaped here.
       text: Titles of the columns that hold sentences, broken into lines.
-      marks: CSS class of the last cell of each row, such as "good" or "bad".
+      marks: CSS class of the last cell of each row: "good", "seen", "known" or "bad".
     """
     kinds = [' class="text"' if cell in text else "" for cell in head]
+    is_stacked = len(head) > _MOST_COLUMNS
+    titles = [
+        f' data-title="{html.escape(cell)}"' if is_stacked else "" for cell in head
+    ]
     top = "".join(
         f"<th{kind}>{html.escape(cell)}</th>"
         for cell, kind in zip(head, kinds, strict=True)
@@ -136,12 +153,13 @@ def table(
         if marks is not None:
             styles[-1] = f' class="{marks[i]}"'
         cells = [
-            f"<td{style}>{html.escape(cell)}</td>"
-            for cell, style in zip(row, styles, strict=True)
+            f"<td{style}{title}>{html.escape(cell)}</td>"
+            for cell, style, title in zip(row, styles, titles, strict=True)
         ]
         lines.append("<tr>" + "".join(cells) + "</tr>")
     body = "\n".join(lines)
-    return f'<div class="wide"><table><tr>{top}</tr>\n{body}\n</table></div>'
+    stack = ' class="stack"' if is_stacked else ""
+    return f'<div class="wide"><table{stack}><tr>{top}</tr>\n{body}\n</table></div>'
 
 
 def can_draw() -> bool:

@@ -19,6 +19,12 @@ _STEPS = {
     "bcd": "block descent (DR-T2)",
 }
 
+_SAID = {  # words and CSS class by status
+    "proved": ("holds, proved", "good"),
+    "checked": ("holds, checked", "seen"),
+    "printed-form-fails": ("fails as printed", "known"),
+}
+
 
 def page(
     results: Sequence[Result], curves: Curves, effort: Effort, seconds: float
@@ -55,28 +61,30 @@ def statements_table(results: Sequence[Result]) -> str:
                 f"{result.trials:,}",
                 f"{result.worst_slack:.1e}" if result.trials else "-",
                 f"{result.worst_ratio:.3g}" if has_ratio else "-",
-                result.status if result.as_expected else _wrong(result),
+                _SAID[result.status][0] if result.as_expected else _wrong(result),
             )
         )
-        marks.append("good" if result.as_expected else "bad")
+        marks.append(_SAID[result.status][1] if result.as_expected else "bad")
     head = ("id", "statement", "trials", "worst slack", "ratio", "status")
     return (
         report.table(head, rows, text=("statement",), marks=marks)
         + '<p class="small">Each row was tried on problems made for it. '
-        "<b>proved</b> must hold in every trial; <b>checked</b> was found to hold, "
-        "without a proof here; <b>printed-form-fails</b> is as the paper prints it, "
-        "and the trials hold a counter-example. The worst slack is the least distance "
+        '<b class="good">holds, proved</b> in green: it must hold in every trial, and '
+        'does. <b class="seen">holds, checked</b> in blue: found to hold, without a '
+        'proof here. <b class="known">fails as printed</b> in amber: this is how the '
+        "paper prints it, and the trials hold a counter-example. What came out "
+        'otherwise says <b class="bad">NOT AS EXPECTED</b> in red. '
+        "The worst slack is the least distance "
         "from the bound, as a share of the larger side; for an identity it is minus "
         "the distance, so a little below 0 by rounding. The ratio is the largest "
-        "observed over bound: at 1 the bound is attained. What does not come out so is "
-        "in red.</p>"
+        "observed over bound: at 1 the bound is attained.</p>"
     )
 
 
 def _wrong(result: Result) -> str:
     if result.status == "printed-form-fails":
-        return "printed form DOES NOT FAIL"
-    return f"{result.status}, but FAILS in {result.failures:,}"
+        return "NOT AS EXPECTED: the printed form holds"
+    return f"NOT AS EXPECTED: {result.status}, but fails in {result.failures:,}"
 
 
 def pictures(curves: Curves) -> list[str]:
@@ -93,8 +101,9 @@ def pictures(curves: Curves) -> list[str]:
         "<h2>Regret and what bounds it</h2>",
         report.picture(
             lambda figure: _draw_regret(figure, curves),
-            "Regret of online bilinear learning, summed over rounds, on noisy "
-            "matrices, against the planted weights. The certificate (DR-B4) comes from "
+            "The lines show the regret of online bilinear learning on noisy matrices "
+            "against the planted weights, and three bounds on it. The "
+            "certificate (DR-B4) comes from "
             "the run itself and stays close; the tight bound (DR-B3) grows with the "
             "ratio of the singular values, the paper's bound (BOL-P4) is "
             f"{times} the tight one. Each line lies above the one before it.",
@@ -103,7 +112,8 @@ def pictures(curves: Curves) -> list[str]:
         "<h2>The dual of a run on sequences</h2>",
         report.picture(
             lambda figure: _draw_duals(figure, curves),
-            "Dual objective of each learner along its rounds. Left, at C = 1, it "
+            "The lines show the dual objective of each learner along its rounds. "
+            "Left, at C = 1, it "
             "falls: the paper's claim that it rises with every mistake fails. Right, "
             "at the C that is best after the fact (DR-B8), on which no prediction "
             "depends: positive, and below every primal objective.",
@@ -112,9 +122,10 @@ def pictures(curves: Curves) -> list[str]:
         ),
         report.picture(
             lambda figure: _draw_spectrum(figure, curves),
-            "Left: the second singular value of the dual matrix over the first. Near "
-            "1 the two are tied, and bounds that divide by their gap say nothing. "
-            "Right: blocks that the model uses, in effect (participation number). The "
+            "The left panel shows the second singular value of the dual matrix over "
+            "the first, the right panel how many blocks the model uses, in effect "
+            "(participation number). Near 1 the two values are tied, and bounds that "
+            "divide by their gap say nothing. The "
             "exact mirror map keeps a single block, whatever the data; Algorithm 2 "
             "as printed works because it does not converge to it.",
             2.6,
@@ -123,7 +134,7 @@ def pictures(curves: Curves) -> list[str]:
         "<h2>Descent of sparse bilinear logistic regression</h2>",
         report.picture(
             lambda figure: _draw_descent(figure, curves),
-            "Objective above its limit, and distance of the weights to their limit, "
+            "The lines show how the objective and the weights approach their limits, "
             f"sweep by sweep. Dashed: the rate predicted before looking, {rate:.4f} a "
             "sweep, the spectral radius of one sweep's Jacobian at the limit (DR-S6). "
             "The convergence is linear, not faster.",
@@ -132,8 +143,9 @@ def pictures(curves: Curves) -> list[str]:
         "<h2>Duality gap of spectral tagging</h2>",
         report.picture(
             lambda figure: _draw_gap(figure, curves),
-            "Objective of FOBOS along its iterations, the best so far, and the lower "
-            "bound on the optimum that averaged subgradients give (DR-M2). After "
+            "The lines show the objective of FOBOS along its iterations, the best so "
+            "far, and the lower bound on the optimum that averaged subgradients give "
+            "(DR-M2). After "
             f"{len(gap.best)} iterations {share:.1f} % are between them.",
             3.0,
         ),
@@ -141,7 +153,7 @@ def pictures(curves: Curves) -> list[str]:
         report.picture(
             lambda figure: _draw_rounds(figure, curves),
             "Each dot is a round with a mistake: objective (3) as it begins and as it "
-            "ends, one panel a step rule. Orange dots above the line have risen: "
+            "ends, one panel per step rule. Orange dots above the line have risen: "
             + ", ".join(
                 f"{100 * rises[step]:.0f} % for {_STEPS[step]}" for step in rises
             )

@@ -62,10 +62,22 @@ def test_the_page_stands_by_itself(demo_report):
     assert "http" not in text and "<script" not in text and "src=" not in text
     assert 'name="viewport"' in text and "made up" in text
     for row in demo_report.sequences.rows:
-        assert f"<td>{row.along['f1'][-1]:.2f}</td>" in text
+        assert f">{row.along['f1'][-1]:.2f}</td>" in text
     for title in ("Sequences", "Matrices", "Words", "Lists", "The statements"):
         assert f"<h2>{title}" in text
-    assert "<td>TM-Eq6</td>" in text
+    assert '<td data-title="id">TM-Eq6</td>' in text
+
+
+def test_statuses_are_told_apart_and_pictures_explained(demo_report):
+    page = demo_report.page.read_text("utf-8")
+    cells = re.findall(r'<td class="(\w+)" data-title="status">([^<]*)</td>', page)
+    said = {"good": "holds, proved", "seen": "holds, checked"}
+    assert dict(cells) == said | {"known": "fails as printed"}
+    captions = re.findall(r"</svg>\n<figcaption>(.*?)</figcaption>", page, re.DOTALL)
+    assert len(captions) == page.count("<svg")
+    for caption in captions:  # each begins with a sentence that has a verb
+        assert re.match(r"(The|Each) .* (is|shows?) |Each dot is", caption), caption
+        assert caption.endswith(".")
 
 
 def test_without_matplotlib_the_page_is_text(demo_report, monkeypatch):

@@ -26,6 +26,9 @@ window.addEventListener("load", () => {
     wide: wide.map((element) => element.outerHTML.slice(0, 80)),
     pictures: pictures,
     font: parseFloat(getComputedStyle(document.body).fontSize),
+    cut: [...document.querySelectorAll(".wide")].filter((element) =>
+      element.scrollWidth > element.clientWidth + 1).map((element) =>
+      element.textContent.slice(0, 80)),
     images: [...document.images].filter((image) => !image.naturalWidth).length,
     headings: document.querySelectorAll("h2").length,
   });
@@ -106,6 +109,7 @@ def test_the_page_loads_and_all_of_it_can_be_read(look, width):
     assert "CONSOLE" not in log, log
     assert seen["width"] == width and seen["headings"] >= 10
     assert seen["page"] <= width and seen["wide"] == []
+    assert seen["cut"] == []
     assert seen["font"] >= 16 and seen["images"] == 0
     assert len(seen["pictures"]) == 14
     for picture in seen["pictures"]:

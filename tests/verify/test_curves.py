@@ -85,5 +85,9 @@ def test_the_page_shows_table_and_plots(made):
     assert text.count("<svg") == text.count("</svg>") == 6
     assert "http" not in text and "<script" not in text and "#010203" not in text
     assert "printed: one &lt; two" in text
-    assert '<td class="bad">proved, but FAILS in 1</td>' in text
-    assert '<td class="good">printed-form-fails</td>' in text
+    status = 'data-title="status">'
+    wrong = "NOT AS EXPECTED: proved, but fails in 1"
+    assert f'<td class="bad" {status}{wrong}</td>' in text
+    assert f'<td class="known" {status}fails as printed</td>' in text
+    for part in zip(*page._SAID.values(), strict=True):  # words, colours
+        assert len(set(part)) == 3
