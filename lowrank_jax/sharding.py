@@ -135,7 +135,7 @@ def shard_rows(tree: Any, mesh: Mesh, *, num_features: int) -> Any:
     if not num_tables:
         raise InputError(
             f"`tree` must have a table of `num_features` + 1 = {num_rows} rows, and "
-            "has none."
+            "has none. A state of `online.bol` has such tables with dual='dense'."
         )
     return tree
 
