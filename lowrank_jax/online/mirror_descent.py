@@ -276,6 +276,7 @@ def _sentence(
         theta = tables.theta.at[ids].get(mode="promise_in_bounds")
         new = jnp.where(is_feature, jax.vmap(map.conjugate)(theta), 0).astype(dtype)
         old = tables.values.at[ids].get(mode="promise_in_bounds")
+        new = jnp.where(jnp.isnan(old), old, new)  # written after read: no copy
         growth = jnp.where(first_of_its_kind(ids), new - old, 0).sum()
         weights = jnp.where(is_feature[:, None, None], jax.vmap(map.weights)(theta), 0)
         assert tables.params.first is not None
