@@ -5,7 +5,8 @@ import pytest
 
 from lowrank_jax import testing
 from lowrank_jax.data.sequences import Space
-from lowrank_jax.online import bcd, bol, mira, perceptron
+from lowrank_jax.linalg import mirror
+from lowrank_jax.online import bcd, bol, mira, mirror_descent, perceptron
 
 NUM_FEATURES = 40_000  # a number that no other axis has
 
@@ -35,6 +36,7 @@ def check(learner, orders):
         (bol.learner(variant="paper"), ("01", "01")),
         (bol.learner(variant="exact"), ("01", "01")),
         (bcd.learner(), ("01", "01")),
+        (mirror_descent.learner(map=mirror.frobenius()), ("01", "01")),
     ],
 )
 def test_a_pass_copies_no_large_table(learner, orders):

@@ -46,6 +46,7 @@ def test_every_field_of_info_equals_plain_numpy(name):
     learner = bol.learner(
         step_size=STEP,
         record=("ratio", "predicted", "squared_norm"),
+        dual="dense",  # tables by feature
         dtype=jnp.float64,
         **VARIANTS[name],
     )
