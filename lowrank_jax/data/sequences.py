@@ -7,7 +7,7 @@ import numpy as np
 
 from lowrank_jax.checks import InputError
 
-__all__ = ["Sequences", "Space", "check_sequences"]
+__all__ = ["Sequences", "Space", "check_ids", "check_sequences"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,9 +169,16 @@ def check_sequences(sequences: Any) -> None:
             f"`offsets` must ascend from 0 to at most {num_tokens}, the number of "
             f"tokens, got {offsets[place]} at row {place}."
         )
+    check_ids(sequences.feature_ids, sequences.labels, space)
+
+
+def check_ids(
+    feature_ids: Any, labels: Any, space: Space, *, least_label: int = -1
+) -> None:
+    """Raise `InputError` unless ids and labels lie in the ranges of their space."""
     for name, array, least, most, what in (
-        ("feature_ids", sequences.feature_ids, 0, space.num_features, "features"),
-        ("labels", sequences.labels, -1, space.num_labels - 1, "labels less one"),
+        ("feature_ids", feature_ids, 0, space.num_features, "features"),
+        ("labels", labels, least_label, space.num_labels - 1, "labels less one"),
     ):
         array = np.asarray(array)
         if array.size and not least <= array.min() <= array.max() <= most:

@@ -173,12 +173,17 @@ def fill(
       Arrays of leading axis `window`. Rows beyond the length are 0 or hold the scores
       of padding.
     """
-    if ids.shape[0] % POSITIONS:
+    _check_window(ids)
+    return _fill(score, params, ids, length)
+
+
+def _check_window(ids: jax.Array) -> None:
+    """Raise unless groups of positions fill the window: the last slice would move."""
+    if ids.shape[0] % POSITIONS or not ids.shape[0]:
         raise checks.InputError(
-            f"The window of a sentence must be a multiple of {POSITIONS}, got "
+            f"The window of a sentence must be a positive multiple of {POSITIONS}, got "
             f"{ids.shape[0]}: pad `feature_ids` with the id K (see `window_of`)."
         )
-    return _fill(score, params, ids, length)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -208,6 +213,7 @@ def refill(
     New buffers of zeros in each round cost a quarter of the time of scoring. Rows
     beyond the length hold anything. Not differentiable.
     """
+    _check_window(ids)
     num_steps = (length + POSITIONS - 1) // POSITIONS
 
     def step(j: jax.Array, filled: Buffers) -> Buffers:

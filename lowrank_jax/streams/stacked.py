@@ -6,6 +6,8 @@ from typing import Any
 import jax
 
 from lowrank_jax.checks import InputError
+from lowrank_jax.data.sequences import check_ids
+from lowrank_jax.types import Sentence
 
 __all__ = ["Stacked"]
 
@@ -31,7 +33,10 @@ class Stacked:
         return jax.tree.map(lambda leaf: leaf[index], self.examples)
 
     def check(self) -> None:
-        """Raise `InputError` unless all leaves have the same number of examples."""
+        """Raise `InputError` unless all leaves have the same number of examples.
+
+        Ids and labels of sentences must lie in the ranges of their space.
+        """
         leaves = jax.tree.leaves(self.examples)
         odd = [leaf for leaf in leaves if not hasattr(leaf, "shape")]
         if odd:
@@ -45,3 +50,7 @@ class Stacked:
                 "`examples` must have leaves with one common first axis, of at least "
                 f"one example; got sizes {sorted(sizes)}."
             )
+        given = self.examples
+        is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+        if isinstance(given, Sentence) and not is_traced:
+            check_ids(given.feature_ids, given.labels, given.space, least_label=0)

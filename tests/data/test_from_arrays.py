@@ -12,7 +12,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.data.lists import Lists
 from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.models import bilinear, candidates, tensor
-from lowrank_jax.online import bol, perceptron, rerank
+from lowrank_jax.online import bol, mira, perceptron, rerank
 from lowrank_jax.types import Sentence
 from tests.online.tasks import random_task
 
@@ -87,14 +87,50 @@ def test_what_is_no_sequences_is_named_with_the_way_out():
         streams.sentences.stream(task, window=8.5)
 
 
-def test_a_window_that_is_no_multiple_of_the_group_is_an_error():
+@pytest.mark.parametrize("window", [0, 5, 9])
+def test_a_window_that_is_no_multiple_of_the_group_is_an_error(window):
     """It would move the last slice back, and score its positions by wrong features."""
-    space = Space(4, 2, ("01",))
-    sentence = Sentence(
-        jnp.zeros((9, 1), jnp.int32), jnp.zeros((9,), jnp.int32), jnp.int32(9), space
-    )
-    with pytest.raises(InputError, match="must be a multiple of 8, got 9"):
+    space, ids = Space(4, 2, ("01",)), jnp.zeros((window, 1), jnp.int32)
+    sentence = Sentence(ids, ids[:, 0], jnp.int32(window), space)
+    words = f"must be a positive multiple of 8, got {window}: pad"
+    with pytest.raises(InputError, match=words):
         bilinear.scores(bilinear.zeros(space, 1, jnp.float32), sentence)
+    for module in (bol, perceptron, mira):
+        learner = module.learner()
+        with pytest.raises(InputError, match=words):
+            learner.update(learner.init(jax.random.key(0), sentence), sentence)
+
+
+@pytest.mark.parametrize("window", [None, 3, 7])
+def test_a_stream_rounds_a_window_below_the_group_up(window):
+    ids = np.arange(6)[:, None] % 4
+    short = Sequences.from_arrays(ids, ids[:, 0] % 2, [3, 1, 2], ("01",))
+    stream = streams.sentences.stream(short, window=window)
+    assert stream.window == 8 and stream.example(2).feature_ids.shape == (8, 1)
+    for module in (bol, perceptron):
+        _, trace = loops.train(
+            module.learner(), stream, key=jax.random.key(0), num_passes=2
+        )
+        assert trace.is_mistake.shape == (6,)
+
+
+@pytest.mark.parametrize("module", [bol, perceptron, mira])
+@pytest.mark.parametrize(
+    ("name", "value"), [("feature_ids", 13), ("feature_ids", -1), ("labels", 3)]
+)
+@pytest.mark.parametrize("is_stacked", [False, True])
+def test_ids_and_labels_out_of_range_do_not_train(module, name, value, is_stacked):
+    """An array of JAX would clip the index, and train on other features in silence."""
+    given, _ = parts()
+    if is_stacked:
+        stream = streams.sentences.stream(given)
+        given = jax.vmap(stream.example)(jnp.arange(stream.num_examples))
+    array = np.array(getattr(given, name))
+    array[(4, *(0,) * (array.ndim - 1))] = value
+    bad = dataclasses.replace(given, **{name: array})
+    words = rf"`{name}` must lie in .*, got {value} at row 4\."
+    with pytest.raises(InputError, match=words):
+        loops.train(module.learner(), bad, key=jax.random.key(0), num_passes=1)
 
 
 def test_double_precision_that_is_off_is_one_error_before_training():

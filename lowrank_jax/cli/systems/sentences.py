@@ -76,11 +76,6 @@ class Sentences:
         for corpus in self._read(train_path, test_path):
             template = self.estimator.template_for(len(self.train.columns))
             template.check_columns(len(corpus.columns), corpus.source)
-        if self.spec.orders == "both" and self.arguments.orders is None:
-            output.note(
-                f"{self.arguments.learner} gives `U` lines first-order weights too; "
-                "--orders template does not."
-            )
         if template.has_transitions and self._given().get("variant") == "paper":
             output.note(
                 "the template has label transitions (a bare B line). Their weights "
@@ -115,7 +110,12 @@ class Sentences:
         return self._summary(run) | {"certificate": self.certificate}
 
     def save(self, result: dict[str, Any]) -> None:
-        """Write the model folder."""
+        """Write the model folder, and say what its weights are on."""
+        if self.spec.orders == "both" and self.arguments.orders is None:
+            output.note(
+                f"{self.arguments.learner} gives `U` lines first-order weights too; "
+                "--orders template does not."
+            )
         self.estimator.save(
             self.arguments.model,
             keep_checkpoint=self.arguments.keep_checkpoint,
