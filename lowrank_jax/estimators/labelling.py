@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from lowrank_jax.streams.sentences import Stream, stream
 from lowrank_jax.types import Sentence
 
 __all__ = [
+    "Barred",
     "groups",
     "k_best",
     "k_best_all",
@@ -27,6 +28,19 @@ __all__ = [
     "predict_batch",
     "predict_jitted",
 ]
+
+
+class Barred(NamedTuple):
+    """Weights, and pairs of labels that may not follow each other.
+
+    Attributes:
+      params: Parameters of the model.
+      table: (S + 1, S + 1), 0 or minus infinity, laid out as `data.legal_pairs` has it.
+    """
+
+    params: Any
+    table: Any
+
 
 _SHORT = 256  # sentences up to this length are decoded in one window
 
@@ -134,7 +148,21 @@ def groups(
 @functools.cache
 def _scores_of(model: ModuleType) -> Callable[[Any, Sentence], Scores]:
     """Return the fast scores: row K of a trained table is 0. One object per model."""
-    return functools.partial(model.scores, has_zero_row=True)
+    return functools.partial(_scores, model)
+
+
+def _scores(model: ModuleType, params: Any, sentence: Sentence) -> Scores:
+    """Return the scores of weights, or of weights with `Barred` pairs."""
+    if not isinstance(params, Barred):
+        return model.scores(params, sentence, has_zero_row=True)
+    unary, pairs = model.scores(params.params, sentence, has_zero_row=True)
+    table = jnp.asarray(params.table, unary.dtype)
+    num_labels = unary.shape[1]
+    is_last = jnp.arange(len(unary)) == sentence.length - 1
+    unary += jnp.where(is_last[:, None], table[-1:, :num_labels], 0)
+    wide = ((0, 0), (0, pairs.shape[-1] - num_labels - 1))
+    bars = jnp.broadcast_to(jnp.pad(table[:-1], wide), pairs.shape)
+    return Scores(unary, pairs + bars)
 
 
 def predict_all(model: ModuleType, params: Any, sequences: Sequences) -> np.ndarray:
@@ -148,7 +176,8 @@ def predict_all(model: ModuleType, params: Any, sequences: Sequences) -> np.ndar
     Returns:
       (num_tokens,) int32 labels.
     """
-    if jax.default_backend() != "cpu":  # wide machines want many at once
+    is_plain = not isinstance(params, Barred)
+    if jax.default_backend() != "cpu" and is_plain:  # wide machines want many at once
         return predict_batch(model, params, sequences)
     codes = np.zeros(sequences.num_tokens, np.int32)
     for tokens, _, part in groups(sequences):

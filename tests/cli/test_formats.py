@@ -1,9 +1,12 @@
 """CoNLL-U, schemes of chunks and legal labels, from the command line."""
 
+import dataclasses
 import json
 
 import pytest
 
+from lowrank_jax import data
+from lowrank_jax.estimators.tagger import Tagger
 from tests.data.test_conllu import TEXT
 
 
@@ -62,3 +65,41 @@ def test_bol_says_that_u_lines_get_pairs(cli, files, tmp_path):
     assert cli("train", "bol", *given).err.count(told) == 1
     assert told not in cli("train", "bol", *given, "--orders", "both").err
     assert told not in cli("train", "sp", *given).err
+
+
+def test_a_scheme_is_learned_and_tagged_back(cli, files, tmp_path):
+    model, out = tmp_path / "m", tmp_path / "out.txt"
+    done = cli(
+        *("train", "sp", "--train", files.train, "--test", files.test, "--passes", 3),
+        *("--labels", "iobes", "--legal-only", "--model", model),
+    )
+    assert done.status == 0, done.err
+    assert "S-VP" in Tagger.load(model).classes_
+    done = cli("tag", model, files.test)
+    out.write_text(done.out)
+    found = data.read_conll(out)
+    assert data.scheme_of(found.labels, found.offsets) == "iob2"
+    plain = cli("eval", out).out
+    other = data.convert_labels(found.labels, found.offsets, "iobes")
+    corpus = data.read_conll(files.test)
+    assert corpus.labels is not None
+    with out.open("w") as stream:
+        corpus = dataclasses.replace(corpus, labels=None)
+        data.write_conll(stream, corpus, [other])
+    assert cli("eval", files.test, out, "--labels", "iob1").out == plain
+    assert cli("eval", files.test, out).out != plain  # the accuracy of tokens
+    done = cli("eval", "--format", "conllu", out, out, "--labels", "iob1")
+    assert done.status == 2 and "needs --format conll" in done.err
+    more = ("--from", model, "--model", tmp_path / "n")
+    done = cli("train", "sp", "--train", files.train, *more, "--labels", "iobes")
+    assert done.status == 2 and "has no meaning beside --from" in done.err
+    done = cli("train", "sp", "--train", files.train, "--passes", 1, *more)
+    assert done.status == 0 and "S-VP" in Tagger.load(tmp_path / "n").classes_
+
+
+def test_a_label_of_no_scheme_is_named_with_its_line(cli, tmp_path):
+    path = tmp_path / "train.txt"
+    path.write_text("a x B-NP\nb x O\n\nc x O\nd x I-NP\n")
+    for option in (("--labels", "iobes"), ("--legal-only",)):
+        done = cli("train", "sp", "--train", path, "--model", tmp_path / "m", *option)
+        assert done.status == 2 and f"{path}:5 has the label 'I-NP'" in done.err

@@ -17,6 +17,9 @@ def numbers(pattern, text):
 
 
 def quickstart(text):
+    assert "learned B-NP E-NP I-NP S-NP S-VP" in text
+    (chunks,) = re.findall(r"^chunks (.*)$", text, re.M)
+    assert set(chunks.split()) <= {"B-NP", "I-NP", "B-VP"}
     assert numbers(r"as a fraction ([\d.]+)", text)[0] > 0.8
     assert numbers(r"word F1 ([\d.]+)", text)[0] > 85
     assert numbers(r"accuracy ([\d.]+)", text)[0] > 0.9

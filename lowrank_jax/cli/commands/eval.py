@@ -46,6 +46,11 @@ def add_parser(commands: Any) -> None:
         help="columns (conll, the default), CoNLL-U, or text with blanks between words",
     )
     files.add_label_column(parser)
+    add(
+        "--labels",
+        choices=("iob1", "iob2", "iobes"),
+        help="convert both files to this scheme of chunks before labels are compared",
+    )
     add("--json", metavar="FILE", help="write the scores there; - prints them")
     files.add_data_dir(parser)
     parser.set_defaults(run=run)
@@ -54,6 +59,8 @@ def add_parser(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Score; return the exit status."""
     name = arguments.format
+    if arguments.labels is not None and name != "conll":
+        raise InputError(f"--labels needs --format conll, got {name}; leave it out.")
     if name != "conll" and arguments.predicted is None:
         raise InputError(f"eval --format {name} needs two files, GOLD PREDICTED.")
     if arguments.gold == arguments.predicted == "-":
@@ -71,6 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
         predicted = files.read_corpus(predicted_path, arguments)
         _check_same_text(gold, predicted)
         labels = predicted.labels
+    if arguments.labels is not None:
+        gold, labels = _converted(gold, labels, arguments.labels)
     assert gold.labels is not None
     scores = metrics.score_labels(gold, labels, arguments.format)
     result: dict[str, Any] = scores | {
@@ -102,6 +111,19 @@ def _last_two(corpus: "Corpus") -> tuple["Corpus", Any]:
         corpus, columns=corpus.columns[:-1], labels=corpus.columns[-1]
     )
     return gold, corpus.labels
+
+
+def _converted(gold: "Corpus", labels: Any, scheme: str) -> tuple["Corpus", Any]:
+    """Write the chunks of both in one scheme."""
+    import dataclasses
+
+    from lowrank_jax.data import convert_labels
+
+    assert gold.labels is not None
+    truth, found = (
+        convert_labels(part, gold.offsets, scheme) for part in (gold.labels, labels)
+    )
+    return dataclasses.replace(gold, labels=truth), found
 
 
 def _check_same_text(gold: "Corpus", predicted: "Corpus") -> None:

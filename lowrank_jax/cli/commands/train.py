@@ -100,6 +100,18 @@ def add_parser(commands: Any) -> None:
     )
     files.add_label_column(parser)
     add(
+        "--labels",
+        choices=("iob1", "iob2", "iobes"),
+        help="scheme of chunks that the model learns; the training data may be in any "
+        "of the three, and tag writes labels in the scheme of the training data",
+    )
+    add(
+        "--legal-only",
+        action="store_true",
+        help="never predict labels that the scheme of chunks does not allow, such as "
+        "O before I-NP in IOB2; training stays as it is",
+    )
+    add(
         "--template",
         metavar="FILE",
         help="feature template in CRF++ form, or the name of a shipped template; "

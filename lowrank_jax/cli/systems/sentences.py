@@ -1,6 +1,7 @@
 """Sentences of labelled tokens: what ``train`` does with them."""
 
 import argparse
+import functools
 import pathlib
 import time
 from collections.abc import Iterator
@@ -67,6 +68,8 @@ class Sentences:
             format=arguments.format,
             patience=arguments.patience,
             calibration_folds=arguments.calibrate,
+            labels=arguments.labels,
+            legal_only=arguments.legal_only,
             **given,
         )
         self.estimator.check()
@@ -146,6 +149,8 @@ class Sentences:
             ("--certify", given.certify is not None),
             ("--certify-every", given.certify_every is not None),
             ("--calibrate", bool(given.calibrate)),
+            ("--labels", given.labels is not None),
+            ("--legal-only", given.legal_only),
         ):
             if is_given:
                 raise InputError(
@@ -179,16 +184,30 @@ class Sentences:
         arguments = self.arguments
         self.train = whole = files.read_corpus(train_path, arguments)
         yield whole
+        self._check_scheme(whole, train_path)
         if arguments.fraction != 1:
             self.train = split_fraction(whole, arguments.fraction, arguments.seed)
         if arguments.dev is not None:
             dev_path = files.find_data(arguments.dev, arguments.data_dir)
             self.dev = files.read_corpus(dev_path, arguments)
             yield self.dev
+            self._check_scheme(self.dev, dev_path)
         if test_path is not None:
             self.test = files.read_corpus(test_path, arguments)
             yield self.test
             check_labels(whole, self.test, test_path, arguments)
+
+    def _check_scheme(self, corpus: "Corpus", path: str) -> None:
+        """Raise with file and line if labels have no scheme but need one."""
+        has_scheme = getattr(self.estimator, "scheme_", None) is not None
+        if self.arguments.labels or self.arguments.legal_only or has_scheme:
+            from lowrank_jax.data import scheme_of
+
+            assert corpus.labels is not None
+            place = functools.partial(
+                files.place_of_token, path, corpus, self.arguments.format
+            )
+            scheme_of(corpus.labels, corpus.offsets, place)
 
     def _summary(self, run: Run) -> dict[str, Any]:
         """Complete the summary that is kept with the model; return the result."""

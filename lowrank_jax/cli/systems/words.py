@@ -27,6 +27,8 @@ class Words(Sentences):
             ("--template", arguments.template is not None, features),
             ("--orders", arguments.orders is not None, features),
             ("--min-count", arguments.min_count != 1, features),
+            ("--labels", arguments.labels is not None, "chunks"),
+            ("--legal-only", arguments.legal_only, "chunks"),
             ("--certify", arguments.certify is not None, rounds),
             ("--certify-every", arguments.certify_every is not None, rounds),
         ):

@@ -36,9 +36,10 @@ def fit_temperature(weights: small.Weights, sequences: Sequences) -> float:
     scored = []
     for tokens, offsets in small.groups(weights, part):
         ids = np.asarray(part.feature_ids)[tokens]
-        scores = small.position_scores(weights, ids, part)
+        scores = small.position_scores(weights, ids, part, offsets)
         scored.append((*scores, offsets, np.asarray(part.labels)[tokens]))
-    spread = float(np.mean([np.ptp(unary, axis=1).mean() for unary, *_ in scored]))
+    finite = [np.where(np.isneginf(unary), 0, unary) for unary, *_ in scored]
+    spread = float(np.mean([np.ptp(unary, axis=1).mean() for unary in finite]))
 
     def loss(log_temperature: float) -> float:
         heat, total = np.exp(log_temperature), 0.0
@@ -125,6 +126,7 @@ def fold_temperature(
             for name, array in found._asdict().items()
             if array is not None
         }
+        mine |= {k: v for k, v in weights.items() if k == "barred"}
         temperature = fit_temperature(mine, _take(sequences, held_out))
         logs.append(np.log(temperature * _norm(weights) / max(_norm(mine), 1e-30)))
     return float(np.exp(np.mean(logs)))

@@ -9,6 +9,7 @@ import numpy as np
 
 from lowrank_jax import checks, metrics
 from lowrank_jax.checks import InputError
+from lowrank_jax.data.chunks import SCHEMES
 from lowrank_jax.data.corpus import Bags, Corpus, corpus_of
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.estimators import learners
@@ -54,6 +55,7 @@ class Tagger(TaggerModel):
       params_: Weights of `models.linear` or `models.bilinear`.
       classes_: Labels in the order of the model.
       temperature_: Number that divides scores to give probabilities.
+      scheme_: Schemes of chunks in the labels, if `labels` or `legal_only` is given.
       history_: One entry per pass: number of mistakes, loss, seconds.
       hyperparameters_: All settings of the learner, ready for JSON.
       training_: Summary of the training, ready for JSON.
@@ -70,6 +72,8 @@ class Tagger(TaggerModel):
         format: str = "conll",
         patience: int | None = None,
         calibration_folds: int = 0,
+        labels: str | None = None,
+        legal_only: bool = False,
         **hyperparameters: Any,
     ) -> None:
         """Keep the settings; `fit` checks them.
@@ -93,6 +97,13 @@ class Tagger(TaggerModel):
           calibration_folds: Number of folds of the training data to fit the temperature
             of probabilities on, 0 for none. Each fold trains once more. Held-out data
             given to `fit` serve instead.
+          labels: Scheme of chunks that the model learns: ``"iob1"``, ``"iob2"`` or
+            ``"iobes"``. `fit` converts labels to it, and predictions are converted
+            back. `classes_` and probabilities are in this scheme. None takes labels as
+            they are.
+          legal_only: If true, no labels are predicted that the scheme does not allow,
+            such as ``O`` before ``I-NP`` in IOB2. Training stays as it is. The scheme
+            is `labels`, or that of the training data.
           **hyperparameters: Arguments of the ``learner`` function of the learner.
         """
         self.learner = learner
@@ -104,6 +115,8 @@ class Tagger(TaggerModel):
         self.format = format
         self.patience = patience
         self.calibration_folds = calibration_folds
+        self.labels = labels
+        self.legal_only = legal_only
         self.hyperparameters = hyperparameters
 
     def check(self) -> None:
@@ -111,6 +124,8 @@ class Tagger(TaggerModel):
         self._learner({})
         self.template_for(2)
         checks.choice(tuple(learners.FORMATS), format=self.format)
+        if self.labels is not None:
+            checks.choice(tuple(SCHEMES), labels=self.labels)
         checks.whole(min_count=self.min_count)
         checks.whole(least=0, calibration_folds=self.calibration_folds)
         if self.calibration_folds == 1 or (
@@ -160,8 +175,9 @@ class Tagger(TaggerModel):
         self.check()
         for name in ("_params", "_weights", "_state"):
             self.__dict__.pop(name, None)
-        corpus = _corpus(X, y)
+        corpus = self._begin(_corpus(X, y))
         self.encoder_, sequences = self._fit_encoder(corpus)
+        self._bars()
         fitting.train(
             self,
             corpus,
@@ -182,8 +198,8 @@ class Tagger(TaggerModel):
         Args:
           X: Corpus, or sentences of tokens of the kind of the first call.
           y: Labels, as for `fit`.
-          classes: All labels that will ever come, at the first call. None takes the
-            labels of the first call.
+          classes: All labels that will ever come, at the first call, in the scheme
+            `labels` if that is given. None takes the labels of the first call.
         """
         from lowrank_jax.estimators.tagger import fitting
 
@@ -195,12 +211,14 @@ class Tagger(TaggerModel):
             )
         corpus = _corpus(X, y)
         if "_weights" not in self.__dict__:
+            corpus = self._begin(corpus)
             self.encoder_, sequences = self._fit_encoder(corpus)
             if classes is not None:
                 names = tuple(sorted({*map(str, classes), *self.encoder_.labels}))
                 from lowrank_jax.features.growing import with_labels
 
                 self.encoder_, sequences = with_labels(self.encoder_, names, corpus)
+            self._bars()
             fitting.train(self, corpus, sequences, num_passes=1)
         else:
             fitting.go_on(self, corpus, num_passes=1)
@@ -214,7 +232,7 @@ class Tagger(TaggerModel):
         """
         corpus = _corpus(X)
         codes = self._codes(self._encode(corpus))
-        return _like(X, corpus, self.classes_[codes])
+        return _like(X, corpus, self._names(codes, corpus.offsets))
 
     def score(self, X: Sentences, y: Any = None) -> float:
         """Return F1 as a fraction, of chunks, words or tokens as `format` says.
@@ -238,13 +256,16 @@ class Tagger(TaggerModel):
         from lowrank_jax.estimators import labelling
 
         checks.whole(k=k)
-        corpus, names = _corpus(X), self.classes_
+        corpus = _corpus(X)
         with self._precision():
             found = labelling.k_best_all(
-                self._module, k, self.params_, self._encode(corpus)
+                self._module, k, self._decoded(self.params_), self._encode(corpus)
             )
         return [
-            [Labelling(names[codes], score) for codes, score in paths]
+            [
+                Labelling(self._names(codes, np.array([0, len(codes)])), score)
+                for codes, score in paths
+            ]
             for paths in found
         ]
 
@@ -266,13 +287,13 @@ class Tagger(TaggerModel):
         corpus = _corpus(X)
         sequences, heat = self._encode(corpus), self.temperature_
         if small.is_small(self._weights, sequences):
-            result = small.marginals(self._weights, sequences, heat).astype(self.dtype)
+            result = small.marginals(self._scored, sequences, heat).astype(self.dtype)
         else:
             from lowrank_jax.estimators import labelling
 
             with self._precision():
                 result = labelling.marginals_all(
-                    self._module, self.params_, sequences, heat
+                    self._module, self._decoded(self.params_), sequences, heat
                 )
         if isinstance(X, Corpus):
             return result
@@ -296,8 +317,8 @@ class Tagger(TaggerModel):
         if corpus.labels is None:
             raise InputError(f"{corpus.source} has no labels to compare with.")
         encoder: Any = self.encoder_
-        sequences = encoder.transform(corpus, unseen_label="ignore")
-        self.temperature_ = calibration.fit_temperature(self._weights, sequences)
+        sequences = encoder.transform(self._own_labels(corpus), unseen_label="ignore")
+        self.temperature_ = calibration.fit_temperature(self._scored, sequences)
         return self
 
     def top_features(self, n: int = 10) -> dict[str, list[tuple[str, float]]]:
@@ -346,7 +367,7 @@ class Tagger(TaggerModel):
         from lowrank_jax.estimators.tagger import inspection
 
         return inspection.explain(
-            self.encoder_, self._weights, self._encode(corpus), shown
+            self.encoder_, self._scored, self._encode(corpus), shown
         )
 
     @property
@@ -363,6 +384,11 @@ class Tagger(TaggerModel):
         every = learners.complete(self.learner, learners.options_of(self._spec), given)
         learner = learners.module_of(self._spec).learner(**given)
         return learner, learners.to_json(every)
+
+    def _begin(self, corpus: Corpus) -> Corpus:
+        """Learn the scheme of the labels; return the corpus in the model's scheme."""
+        self._learn_scheme(corpus, self.labels, self.legal_only)
+        return self._own_labels(corpus)
 
     def _fit_encoder(
         self, corpus: Corpus

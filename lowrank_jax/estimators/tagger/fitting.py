@@ -150,6 +150,8 @@ def train(
         "seed": tagger.seed,
         "min_count": tagger.min_count,
     }
+    if tagger.scheme_ is not None:
+        settings["labels"] = tagger.scheme_
     about = tagger.encoder_.metadata()
     data: dict[str, Any] = {
         "template": about.get("template", about.get("attributes")),
@@ -201,7 +203,7 @@ def train(
                 learner,
                 learners.module_of(spec).final_params,
                 sequences,
-                tagger._weights,
+                tagger._scored,
                 num_folds=tagger.calibration_folds,
                 num_passes=num_passes,
                 seed=tagger.seed,
@@ -220,6 +222,7 @@ def go_on(
     from lowrank_jax.features.growing import grow
 
     tagger._check_kind(corpus)
+    corpus = tagger._own_labels(corpus)
     num_features = tagger.encoder_.num_features
     num_before = tagger.training_.get("passes", 0)
     learner, plain = tagger._learner({})
@@ -285,5 +288,5 @@ def _wider(old: Any, first: Any, num_features: int) -> Any:
 
 def _f1(tagger: Any, corpus: Corpus, sequences: Sequences, params: Any) -> float:
     """Return F1 of weights on held-out data, in percent."""
-    labels = tagger.classes_[tagger._codes(sequences, params)]
+    labels = tagger._names(tagger._codes(sequences, params), corpus.offsets)
     return float(metrics.score_labels(corpus, labels, tagger.format)["f1"])

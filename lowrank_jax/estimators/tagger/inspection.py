@@ -147,6 +147,11 @@ def explain(
         table = np.array(parts, float)
         total = table.sum(axis=0)
         others = np.where(np.arange(num_labels) == label, -np.inf, total)
+        if "barred" in weights:  # a legal rival, if there is one
+            after = path[i + 1] if i + 1 < len(path) else num_labels
+            bars = weights["barred"]
+            legal = others + bars[:-1, before[i]] + bars[after, :num_labels]
+            others = legal if np.isfinite(legal.max()) else others
         rival = int(others.argmax()) if num_labels > 1 else label
         gaps = table[:, label] - table[:, rival]
         found: dict[str, float] = {}

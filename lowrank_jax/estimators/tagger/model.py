@@ -4,6 +4,7 @@ Nothing here loads JAX before it is needed: reading a model and labelling a few
 sentences are NumPy alone (`small`).
 """
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
@@ -11,6 +12,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from lowrank_jax import checks
+from lowrank_jax.checks import InputError
+from lowrank_jax.data.chunks import SCHEMES, convert_labels, legal_pairs, scheme_of
+from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.estimators import learners
 from lowrank_jax.estimators.base import Estimator
@@ -36,6 +40,9 @@ class TaggerModel(Estimator):
     Attributes:
       encoder_: Features and labels of the training data.
       hyperparameters_: All settings of the learner, ready for JSON.
+      scheme_: Scheme of the chunks in the labels that were given (``"given"``) and in
+        the labels of the model (``"own"``), and ``"legal_only"``. None if neither
+        `labels` nor `legal_only` was asked for.
     """
 
     learner: str
@@ -43,6 +50,7 @@ class TaggerModel(Estimator):
     encoder_: Encoder | AttributeEncoder
     hyperparameters_: dict[str, Any]
     temperature_: float
+    scheme_: dict[str, Any] | None = None
     _weights: dict[str, np.ndarray]
     _params: Any
     _state: Any
@@ -169,6 +177,8 @@ class TaggerModel(Estimator):
             "temperature": self.temperature_,
             "training": dict(self.training_),
         }
+        if self.scheme_ is not None:
+            about["labels"] = self.scheme_
         arrays = {"weights": self._weights, "vocabulary": self.encoder_.arrays()}
         extra = {}
         if certificate is not None:
@@ -203,7 +213,69 @@ class TaggerModel(Estimator):
                 training=about["training"],
             )
             tagger.temperature_ = float(about.get("temperature", 1.0))
+            if "labels" in about:
+                tagger._load_scheme(about["labels"])
             return tagger
+
+    def _load_scheme(self, found: Mapping[str, Any]) -> None:
+        """Take over the entry ``labels`` of a model folder."""
+        own, given = str(found["own"]), str(found["given"])
+        checks.choice(tuple(SCHEMES), own=own, given=given)
+        is_legal = bool(found["legal_only"])
+        self.scheme_ = {"given": given, "own": own, "legal_only": is_legal}
+        self.set_params(labels=own if own != given else None, legal_only=is_legal)
+
+    def _learn_scheme(self, corpus: Corpus, labels: str | None, is_legal: bool) -> None:
+        """Set `scheme_` from training data."""
+        self.scheme_ = None
+        if corpus.labels is not None and (labels is not None or is_legal):
+            given = scheme_of(corpus.labels, corpus.offsets)
+            own = labels or given
+            self.scheme_ = {"given": given, "own": own, "legal_only": is_legal}
+
+    def _own_labels(self, corpus: Corpus) -> Corpus:
+        """Return a corpus with labels in the scheme of the model."""
+        if self.scheme_ is None or corpus.labels is None:
+            return corpus
+        scheme_of(corpus.labels, corpus.offsets)  # raises if there is none
+        found = convert_labels(corpus.labels, corpus.offsets, self.scheme_["own"])
+        return dataclasses.replace(corpus, labels=found)
+
+    def _names(self, codes: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+        """Return labels in the scheme that the training data had."""
+        names, scheme = self.classes_[codes], self.scheme_
+        if scheme is None or scheme["own"] == scheme["given"]:
+            return names
+        return convert_labels(names, offsets, scheme["given"])
+
+    def _bars(self) -> dict[str, np.ndarray]:
+        """Return the table of barred pairs by its name in `small.Weights`, or nothing.
+
+        Raises:
+          InputError: If sentences of some length would have no legal labels.
+        """
+        if self.scheme_ is None or not self.scheme_["legal_only"]:
+            return {}
+        legal = legal_pairs(self.encoder_.labels, self.scheme_["own"])
+        alone = legal[:-1, -1] & legal[-1, :-1] & np.diag(legal)[:-1]
+        if not alone.any():
+            raise InputError(
+                "`legal_only` needs a label that can fill a sentence, such as O, got "
+                f"the labels {', '.join(self.encoder_.labels)}."
+            )
+        return {"barred": np.where(legal, 0.0, -np.inf).astype(np.float32)}
+
+    @property
+    def _scored(self) -> dict[str, np.ndarray]:
+        """Weights, and the table of barred pairs if only legal labels are wanted."""
+        return self._weights | self._bars()
+
+    def _decoded(self, params: Any) -> Any:
+        """Return parameters as `labelling` takes them, with barred pairs if any."""
+        from lowrank_jax.estimators.labelling import Barred
+
+        bars = self._bars()
+        return Barred(params, bars["barred"]) if bars else params
 
     def _codes(self, sequences: Sequences, params: Any = None) -> np.ndarray:
         """Label encoded sentences: small inputs in NumPy, others by a program.
@@ -213,6 +285,7 @@ class TaggerModel(Estimator):
           params: Weights; None takes the weights of this model.
         """
         weights = self._weights if params is None else _arrays(params)
+        weights = weights | self._bars()
         if small.is_small(weights, sequences):
             return small.predict(weights, sequences)
         import jax
@@ -223,7 +296,7 @@ class TaggerModel(Estimator):
         module = models.bilinear if "table" in weights else models.linear
         given = self.params_ if params is None else params
         with jax.enable_x64(next(iter(weights.values())).dtype == np.float64):
-            return labelling.predict_all(module, given, sequences)
+            return labelling.predict_all(module, self._decoded(given), sequences)
 
     @property
     def _module(self) -> Any:

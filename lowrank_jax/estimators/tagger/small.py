@@ -23,6 +23,9 @@ __all__ = [
     "token_marginals",
 ]
 
+#: Arrays of a model by name. ``"barred"``, if it is there, is (S + 1, S + 1): minus
+#: infinity for labels that may not follow each other, 0 elsewhere, laid out as
+#: `data.legal_pairs` has it.
 Weights = Mapping[str, np.ndarray]
 
 _MOST_WORK = 3e8  # additions; below that NumPy is done before a compiler would be
@@ -44,7 +47,7 @@ def predict(weights: Weights, sequences: Sequences) -> np.ndarray:
     labels = np.zeros(sequences.num_tokens, np.int32)
     for tokens, offsets in groups(weights, sequences):
         ids = np.asarray(sequences.feature_ids)[tokens]
-        unary, pairwise = position_scores(weights, ids, sequences)
+        unary, pairwise = position_scores(weights, ids, sequences, offsets)
         labels[tokens] = best_paths(unary, pairwise, offsets)
     return labels
 
@@ -62,7 +65,7 @@ def marginals(
     result = np.zeros((sequences.num_tokens, sequences.space.num_labels))
     for tokens, offsets in groups(weights, sequences):
         ids = np.asarray(sequences.feature_ids)[tokens]
-        unary, pairwise = position_scores(weights, ids, sequences)
+        unary, pairwise = position_scores(weights, ids, sequences, offsets)
         result[tokens] = token_marginals(
             unary / temperature, pairwise / temperature, offsets
         )
@@ -102,8 +105,10 @@ def token_marginals(
 def _log_sum(values: np.ndarray, axis: int) -> np.ndarray:
     """Return log sum exp along an axis."""
     most = values.max(axis=axis, keepdims=True)
+    most = np.where(np.isneginf(most), 0.0, most)  # all of them are barred
     total = np.exp(values - most).sum(axis=axis)
-    return np.log(total) + np.squeeze(most, axis)
+    with np.errstate(divide="ignore"):
+        return np.log(total) + np.squeeze(most, axis)
 
 
 def groups(
@@ -123,7 +128,10 @@ def groups(
 
 
 def position_scores(
-    weights: Weights, ids: np.ndarray, sequences: Sequences
+    weights: Weights,
+    ids: np.ndarray,
+    sequences: Sequences,
+    offsets: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the (n, S) scores of labels, and (S, S + 1) or (n, S, S + 1) of pairs.
 
@@ -131,6 +139,8 @@ def position_scores(
       weights: Arrays of the model by name.
       ids: (n, num_templates) feature ids.
       sequences: Corpus that they are from, for its sizes.
+      offsets: Starts of their sentences; None takes the tokens as one sentence. Only a
+        model with barred pairs asks where sentences end.
     """
     space = sequences.space
     num_labels = space.num_labels
@@ -156,6 +166,11 @@ def position_scores(
     shared = weights.get("transitions")
     if shared is None:
         shared = np.zeros((num_labels, num_labels + 1), dtype)
+    if "barred" in weights:
+        bars = weights["barred"].astype(dtype)
+        ends = np.array([len(ids)]) if offsets is None else np.unique(offsets[1:])
+        unary[ends[ends > 0] - 1] += bars[-1, :num_labels]
+        shared = shared + bars[:-1]
     return unary, shared if pairs is None else pairs + shared
 
 
