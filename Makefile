@@ -25,7 +25,7 @@ mutants: .venv/installed
 	$(BIN)/python -m tests.mutants --minutes $(MINUTES)
 
 docs: .venv/installed
-	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/sphinx-build -W --keep-going -q -D run_pages=1 -b html docs docs/_build/html
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -10,6 +10,7 @@ import sys
 DOCS = pathlib.Path(__file__).parent
 sys.path[:0] = [str(DOCS), str(DOCS.parent)]
 
+import outputs  # noqa: E402
 import site_pages  # noqa: E402
 
 import lowrank_jax  # noqa: E402
@@ -52,6 +53,8 @@ def setup(app):
     """Connect what is made at build time."""
     app.connect("builder-inited", lambda app: site_pages.write_api(app.srcdir))
     app.connect("source-read", site_pages.fill)
+    app.add_config_value("run_pages", False, "env")  # True: tutorials show outputs
+    app.connect("source-read", outputs.fill)
     app.connect("autodoc-process-docstring", site_pages.add_fields)
     app.connect("doctree-read", site_pages.exact_names)
     app.connect("autodoc-skip-member", site_pages.skip_fields)

@@ -13,7 +13,7 @@ INDEX = pathlib.Path(__file__).parents[2] / "docs" / "index.md"
 def ways():
     """Return the code blocks of the section on ways in, with their languages."""
     text = INDEX.read_text("utf-8").partition("## Three ways in\n")[2]
-    return re.findall(r"```(\w*)\n(.*?)```", text.partition("\nNew here")[0], re.DOTALL)
+    return re.findall(r"```(\w*)\n(.*?)```", text.partition("\n![")[0], re.DOTALL)
 
 
 @pytest.fixture
