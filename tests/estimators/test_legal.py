@@ -92,7 +92,11 @@ def test_the_best_legal_paths_are_found_and_no_other(scheme, learner, monkeypatc
         for labels in tagger.predict(X):
             told = data.scheme_of(labels, np.array([0, len(labels)]))
             assert told == scheme or set(labels) == {"O"}
-    for paths, labellings in zip(every, tagger.k_best(short, 4), strict=True):
+    k_best = []
+    for is_small in (True, False):
+        monkeypatch.setattr(small, "is_small", lambda *_, small=is_small: small)
+        k_best.append(tagger.k_best(short, 4))
+    for paths, labellings in zip([*every, *every], sum(k_best, []), strict=True):
         best = sorted(paths.values(), reverse=True)[:4]
         np.testing.assert_allclose(
             [found.score for found in labellings], best, rtol=1e-5, atol=1e-5

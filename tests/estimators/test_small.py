@@ -61,6 +61,21 @@ def test_labels_are_those_of_the_compiled_program(kind, orders, whole, monkeypat
     np.testing.assert_array_equal(small.predict(weights, sequences), compiled)
 
 
+@pytest.mark.parametrize("whole", [True, False], ids=["ties", "real"])
+@pytest.mark.parametrize("kind", ["linear", "bilinear"])
+@pytest.mark.parametrize("orders", ["zero", "both"])
+def test_k_best_is_that_of_the_compiled_program(kind, orders, whole):
+    sequences, draw = draw_sequences(3, *ORDERS[orders], lengths=(5, 0, 1, 40, 2))
+    params, weights = params_of(kind, sequences.space, draw, whole)
+    model = linear if kind == "linear" else bilinear
+    compiled = labelling.k_best_all(model, 7, params, sequences)
+    found = small.k_best(weights, sequences, 7)
+    assert list(map(len, found)) == list(map(len, compiled)) == [7, 1, 5, 7, 7]
+    for ours, theirs in zip(sum(found, []), sum(compiled, []), strict=True):
+        np.testing.assert_array_equal(ours[0], theirs[0])
+        np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-5)
+
+
 def test_small_is_a_matter_of_work():
     sequences, draw = draw_sequences(0, *ORDERS["zero"])
     _, weights = params_of("linear", sequences.space, draw, True)

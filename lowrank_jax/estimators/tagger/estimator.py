@@ -253,14 +253,8 @@ class Tagger(TaggerModel):
           X: Corpus, or sentences of tokens. Labels of a corpus are ignored.
           k: Number of labellings; a short sentence may have fewer.
         """
-        from lowrank_jax.estimators import labelling
-
         checks.whole(k=k)
-        corpus = _corpus(X)
-        with self._precision():
-            found = labelling.k_best_all(
-                self._module, k, self._decoded(self.params_), self._encode(corpus)
-            )
+        found = self._k_best(self._encode(_corpus(X)), k)
         return [
             [
                 Labelling(self._names(codes, np.array([0, len(codes)])), score)

@@ -7,6 +7,7 @@ compiler may round a product and a sum of the bilinear model once instead of twi
 labels whose scores agree to the last bits can then differ.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -16,6 +17,7 @@ from lowrank_jax.data.sequences import Sequences
 __all__ = [
     "best_paths",
     "is_small",
+    "k_best",
     "marginals",
     "position_scores",
     "predict",
@@ -32,9 +34,15 @@ _MOST_WORK = 3e8  # additions; below that NumPy is done before a compiler would 
 _CHUNK = 4e6  # numbers that the scores of one group of sentences may take
 
 
-def is_small(weights: Weights, sequences: Sequences) -> bool:
-    """Return True if NumPy labels these sentences sooner than a compiled program."""
-    return sequences.num_tokens * _work(weights, sequences) <= _MOST_WORK
+def is_small(weights: Weights, sequences: Sequences, times: int = 1) -> bool:
+    """Return True if NumPy labels these sentences sooner than a compiled program.
+
+    Args:
+      weights: Arrays of the model by name.
+      sequences: Sentences from `features`.
+      times: Cost per token, as a multiple of the cost of the best labels.
+    """
+    return sequences.num_tokens * _work(weights, sequences) * times <= _MOST_WORK
 
 
 def predict(weights: Weights, sequences: Sequences) -> np.ndarray:
@@ -226,6 +234,46 @@ def best_paths(
         arc = pairs[label] if is_shared else pairs[here, label]
         labels[here - 1] = (best[here - 1] + arc).argmax(axis=1)
     return labels
+
+
+def k_best(
+    weights: Weights, sequences: Sequences, k: int
+) -> list[list[tuple[np.ndarray, float]]]:
+    """Return labels and score of the k best paths of each sentence, best first.
+
+    The twin of `decode.k_best_paths`: equal scores come in the same order.
+    """
+    results = []
+    bounds = np.asarray(sequences.offsets).tolist()
+    for start, end in itertools.pairwise(bounds):
+        ids = np.asarray(sequences.feature_ids)[start:end]
+        results.append(_k_best(*position_scores(weights, ids, sequences), k))
+    return results
+
+
+def _k_best(
+    unary: np.ndarray, pairwise: np.ndarray, k: int
+) -> list[tuple[np.ndarray, float]]:
+    """Return the k best paths of one sentence."""
+    number, num_labels = unary.shape
+    if number == 0:
+        return [(np.zeros(0, np.int32), 0.0)]
+    pairs = np.broadcast_to(pairwise, (number, num_labels, num_labels + 1))
+    best = np.full((num_labels, k), -np.inf, unary.dtype)
+    best[:, 0] = unary[0] + pairs[0, :, num_labels]
+    origins = []  # of each label and rank: previous label * k + previous rank
+    for i in range(1, number):
+        every = (pairs[i, :, :num_labels, None] + best).reshape(num_labels, -1)
+        origins.append(np.argsort(-every, axis=1, kind="stable")[:, :k])
+        best = np.take_along_axis(every, origins[-1], 1) + unary[i][:, None]
+    place = np.argsort(-best, axis=None, kind="stable")[:k]
+    place = place[np.isfinite(best.ravel()[place])]
+    scores, path = best.ravel()[place].tolist(), [place // k]
+    for origin in reversed(origins):
+        place = origin.ravel()[place]
+        path.append(place // k)
+    labels = np.array(path[::-1], np.int32).T
+    return list(zip(labels, scores, strict=True))
 
 
 def _has_pairs(weights: Weights) -> bool:
