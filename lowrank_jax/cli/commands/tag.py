@@ -32,8 +32,9 @@ of a sentence. Models trained by likelihood (crf) are calibrated. Perceptron and
 max-margin models (sp, mira, bol, ...) are calibrated if they were trained with --dev or
 --calibrate.
 
-Best labels of up to some ten thousand tokens are found without compiling. Compiled
-programs are kept in the user's cache folder (lowrank-jax --no-cache tag ... does not).
+Best labels of up to some ten thousand tokens, and the K best of some hundred sentences
+or fewer, are found without compiling. Compiled programs are kept in the user's cache
+folder (lowrank-jax --no-cache tag ... does not).
 
 examples:
   lowrank-jax tag chunker new.txt > tagged.txt
@@ -65,7 +66,8 @@ def add_parser(commands: Any) -> None:
         "--marginals",
         action="store_true",
         help="print columns, and after the predicted label one more column, "
-        "LABEL/PROBABILITY, for each label",
+        "LABEL/PROBABILITY, for each label of the model (in the scheme of train "
+        "--labels)",
     )
     files.add_data_dir(parser)
     parser.set_defaults(run=run)
