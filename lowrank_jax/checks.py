@@ -10,6 +10,10 @@ import numpy as np
 
 __all__ = ["InputError", "at_most", "choice", "non_negative", "positive", "whole"]
 
+ABSENT = (
+    "JAX_PLATFORMS={} asks for a device that JAX does not find here; unset it, or "
+    "install JAX for this device."
+)
 _MOST = 1200  # characters of a message
 
 

@@ -18,7 +18,7 @@ import traceback
 from typing import Any, NoReturn
 
 from lowrank_jax import __version__
-from lowrank_jax.checks import InputError
+from lowrank_jax.checks import ABSENT, InputError
 from lowrank_jax.cli import programs
 
 __all__ = ["COMMANDS", "main"]
@@ -100,10 +100,7 @@ def main(argv: list[str] | None = None) -> int:
         is_device = any(place.endswith("xla_bridge.py") for place in places)
         if not is_device or "JAX_PLATFORMS" not in os.environ:
             raise
-        absent = InputError(
-            f"JAX_PLATFORMS={os.environ['JAX_PLATFORMS']} asks for a device that JAX "
-            "does not find here; unset it, or install JAX for this device."
-        )
+        absent = InputError(ABSENT.format(os.environ["JAX_PLATFORMS"]))
         print(f"lowrank-jax: {absent}", file=sys.stderr)
         return 2
     except MemoryError as error:

@@ -6,6 +6,7 @@ import queue
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
+from lowrank_jax.checks import ABSENT, InputError
 from lowrank_jax.verify import catalogue
 from lowrank_jax.verify.statement import Effort, Result, run
 
@@ -77,6 +78,8 @@ def results_of(
     try:
         while num_left:
             result = _next(found, workers)
+            if isinstance(result, InputError):
+                raise result
             if result is None:
                 num_left -= 1
             else:
@@ -87,7 +90,7 @@ def results_of(
             worker.join()
 
 
-def _next(found: Any, workers: list[Any]) -> Result | None:
+def _next(found: Any, workers: list[Any]) -> Result | InputError | None:
     """Wait for the next result, and notice a worker that died or hangs."""
     waited = 0.0
     while waited < _PATIENCE:
@@ -112,6 +115,13 @@ def _work(parts: Any, found: Any, effort: Effort, only: frozenset[str]) -> None:
     # array is made, which is later than here.
     flags = os.environ.get("XLA_FLAGS", "")
     os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false"
+    if "JAX_PLATFORMS" in os.environ:
+        import jax
+
+        try:
+            jax.devices()
+        except (RuntimeError, AssertionError):
+            return found.put(InputError(ABSENT.format(os.environ["JAX_PLATFORMS"])))
     while (names := parts.get()) is not None:
         for statement in catalogue.part(names):
             if statement.id in only:

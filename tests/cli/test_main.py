@@ -116,6 +116,8 @@ def test_a_device_that_is_not_there_is_one_sentence(process, tmp_path, monkeypat
     done = process("train", "sp", *given)
     assert done.status == 2 and "Traceback" not in done.err
     assert "JAX_PLATFORMS=cuda asks for a device that JAX does not find" in done.err
+    told = process("verify", "--quick")  # the processes that it starts find none
+    assert told.status == 2 and told.err == done.err.splitlines(True)[-1]
 
 
 def test_every_name_of_the_package_is_an_attribute():
