@@ -8,7 +8,7 @@ import pytest
 from lowrank_jax import Tagger, data
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli import main
-from lowrank_jax.estimators.tagger import small
+from lowrank_jax.estimators.tagger import compact, small
 from tests.cli.conftest import chunk_lines
 
 
@@ -57,7 +57,8 @@ def test_contributions_add_up_to_the_margin_over_the_best_rival(fitted):
 
 def test_top_features_are_the_largest_weights(fitted):
     tagger, _, _ = fitted
-    table = tagger._weights.get("zero", tagger._weights.get("table"))
+    weights = tagger._weights
+    table = compact.read(weights) if "table" in weights else weights["zero"]
     shown = tagger.top_features(3)
     for k, label in enumerate(tagger.encoder_.labels):
         column = np.asarray(table)[:-1, k]

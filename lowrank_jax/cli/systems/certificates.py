@@ -79,6 +79,7 @@ class Certifier:
         import numpy as np
 
         from lowrank_jax import certify
+        from lowrank_jax.online import touched
 
         began = time.perf_counter()
         settings, outcome = tagger.hyperparameters_, run.outcome
@@ -90,7 +91,7 @@ class Certifier:
                 outcome.state,
                 outcome.traces,
                 stream,
-                params,
+                touched.by_feature(params),
                 key=jax.random.key(run.job.seed),
                 hindsight=self.arguments.certify == "hindsight",
             )

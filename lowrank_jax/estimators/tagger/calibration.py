@@ -16,7 +16,7 @@ import numpy as np
 
 from lowrank_jax import loops, streams
 from lowrank_jax.data.sequences import Sequences
-from lowrank_jax.estimators.tagger import small
+from lowrank_jax.estimators.tagger import compact, small
 from lowrank_jax.online import touched
 
 __all__ = ["calibration_error", "fit_temperature", "fold_temperature"]
@@ -134,7 +134,9 @@ def fold_temperature(
 
 def _norm(weights: small.Weights) -> float:
     """Return the Euclidean norm of the 0-order weights, else of all weights."""
-    table = weights.get("zero", weights.get("table", weights.get("first")))
+    if "table" in weights:
+        return float(np.linalg.norm(np.ravel(compact.read(weights))))
+    table = weights.get("zero", weights.get("first"))
     return 1.0 if table is None else float(np.linalg.norm(np.ravel(table)))
 
 

@@ -52,7 +52,8 @@ class Tagger(TaggerModel):
 
     Attributes:
       encoder_: Features and labels of the training data.
-      params_: Weights of `models.linear` or `models.bilinear`.
+      params_: Weights of `models.linear` or `models.bilinear`; those of BOL have an
+        index `rows` (`online.touched`).
       classes_: Labels in the order of the model.
       temperature_: Number that divides scores to give probabilities.
       scheme_: Schemes of chunks in the labels, if `labels` or `legal_only` is given.

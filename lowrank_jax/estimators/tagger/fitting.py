@@ -15,6 +15,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.estimators import learners, training
+from lowrank_jax.estimators.tagger import compact
 
 __all__ = ["Fit", "Run", "fit", "go_on", "train"]
 
@@ -69,12 +70,7 @@ def fit(
 
     @jax.jit
     def final(state: Any) -> Any:
-        params = module.final_params(state)
-        if params.rows is None:
-            return params
-        from lowrank_jax.online import touched
-
-        return touched.by_feature(params)
+        return _by_feature(module.final_params(state))
 
     job = training.Job(
         learner=learner,
@@ -96,11 +92,10 @@ def fit(
     )
     outcome = (run or training.run)(job)
     began = time.perf_counter()
-    finish = final.lower(outcome.state).compile()
+    finish = jax.jit(module.final_params).lower(outcome.state).compile()
     compiled = time.perf_counter()
     params = jax.block_until_ready(finish(outcome.state))
-    if outcome.best is not None:
-        params = jax.tree.map(jnp.asarray, outcome.best)
+    params = _kept(params, outcome.best)
     finished = time.perf_counter()
     training.check_finite(params, outcome)
     summary = {
@@ -251,6 +246,32 @@ def go_on(
         start=start,
         num_before=num_before,
     )
+
+
+def _by_feature(params: Any) -> Any:
+    """Return weights with one row per feature, of fixed shapes in every pass."""
+    if params.rows is None:
+        return params
+    from lowrank_jax.online import touched
+
+    return touched.by_feature(params)
+
+
+def _kept(last: Any, best: Any) -> Any:
+    """Return the weights to keep: of touched features alone if the model is bilinear.
+
+    Args:
+      last: Weights after the last pass, with the index of all touched features.
+      best: Weights of the best pass by feature; None takes the last.
+    """
+    if last.rows is None or not hasattr(last, "table"):
+        found = _by_feature(last) if best is None else best
+        return jax.tree.map(jnp.asarray, found)
+    given = last if best is None else best
+    table, rows = compact.trimmed(
+        np.asarray(given.table), np.asarray(last.rows), by_feature=best is not None
+    )
+    return jax.tree.map(jnp.asarray, given._replace(table=table, rows=rows))
 
 
 def _digest(state: Any) -> str:

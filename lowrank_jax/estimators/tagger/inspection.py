@@ -11,7 +11,7 @@ import numpy as np
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Sequences
-from lowrank_jax.estimators.tagger import small
+from lowrank_jax.estimators.tagger import compact, small
 
 __all__ = ["START", "Reason", "explain", "factors", "top_features", "transitions"]
 
@@ -98,7 +98,8 @@ def factors(encoder: Any, weights: Weights, feature: str) -> list[dict[str, Any]
             f"{', '.join(names[:3])}."
         )
     labels = encoder.labels
-    _, left, right = small.split(weights["table"][names.index(feature)], len(labels))
+    row = compact.read(weights, names.index(feature))
+    _, left, right = small.split(row, len(labels))
     scale = float(weights["scale"])
     return [
         {
@@ -179,17 +180,17 @@ def _label_weights(weights: Weights, num_labels: int) -> np.ndarray:
     if "table" not in weights:
         return np.zeros((1, num_labels))
     zero, left, right = small.split(weights["table"], num_labels)
-    if zero.any():
-        return zero
-    means = right[..., :num_labels].mean(axis=-1)
-    return weights["scale"] * (left * means[..., None]).sum(axis=-2)
+    if not zero.any():
+        means = right[..., :num_labels].mean(axis=-1)
+        zero = weights["scale"] * (left * means[..., None]).sum(axis=-2)
+    return compact.read(dict(weights) | {"table": zero})
 
 
 def _block(weights: Weights, feature: int, num_labels: int) -> np.ndarray:
     """Return the (S, S + 1) weights of a feature on pairs of labels."""
     if "first" in weights:
         return weights["first"][feature]
-    _, left, right = small.split(weights["table"][feature], num_labels)
+    _, left, right = small.split(compact.read(weights, feature), num_labels)
     return weights["scale"] * np.einsum("rs,rp->sp", left, right)
 
 
@@ -200,8 +201,9 @@ def _parts(
     space = sequences.space
     part = np.zeros(space.num_labels)
     if column in space.zero_order:
-        table = weights["table"] if "table" in weights else weights["zero"]
-        part = part + table[feature, : space.num_labels]
+        is_linear = "table" not in weights
+        row = weights["zero"][feature] if is_linear else compact.read(weights, feature)
+        part = part + row[: space.num_labels]
     if column in space.first_order:
         part = part + _block(weights, feature, space.num_labels)[:, before]
     return part

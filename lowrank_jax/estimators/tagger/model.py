@@ -18,7 +18,7 @@ from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.estimators import learners
 from lowrank_jax.estimators.base import Estimator
-from lowrank_jax.estimators.tagger import small
+from lowrank_jax.estimators.tagger import compact, small
 from lowrank_jax.features import AttributeEncoder, Encoder
 from lowrank_jax.store import folder as model_folder
 from lowrank_jax.store.arrays import check_arrays
@@ -126,7 +126,7 @@ class TaggerModel(Estimator):
     @property
     def dtype(self) -> np.dtype:
         """Type of the weights."""
-        return next(iter(self._weights.values())).dtype
+        return compact.dtype_of(self._weights)
 
     @property
     def num_parameters(self) -> int:
@@ -179,7 +179,10 @@ class TaggerModel(Estimator):
         }
         if self.scheme_ is not None:
             about["labels"] = self.scheme_
-        arrays = {"weights": self._weights, "vocabulary": self.encoder_.arrays()}
+        arrays = {
+            "weights": compact.pack(self._weights),
+            "vocabulary": self.encoder_.arrays(),
+        }
         extra = {}
         if certificate is not None:
             text = json.dumps(certificate, indent=1) + "\n"
@@ -200,8 +203,11 @@ class TaggerModel(Estimator):
         with model_folder.complete(folder, _KIND):
             kind = AttributeEncoder if "attributes" in about["encoder"] else Encoder
             encoder = kind.from_arrays(arrays["vocabulary"], about["encoder"])
-            names = _FIELDS[about["model"]] & arrays["weights"].keys()
-            weights = {name: arrays["weights"][name] for name in sorted(names)}
+            stored = arrays["weights"]
+            if about["model"] == "bilinear":
+                stored = compact.unpack(stored, encoder.space.num_features)
+            names = _FIELDS[about["model"]] & stored.keys()
+            weights = {name: stored[name] for name in sorted(names)}
             _check_weights(folder, about["model"], weights, encoder.space)
             checks.choice(tuple(learners.FORMATS), format=about["format"])
             tagger = cls.from_params(
@@ -295,7 +301,7 @@ class TaggerModel(Estimator):
 
         module = models.bilinear if "table" in weights else models.linear
         given = self.params_ if params is None else params
-        with jax.enable_x64(next(iter(weights.values())).dtype == np.float64):
+        with jax.enable_x64(compact.dtype_of(weights) == np.float64):
             return labelling.predict_all(module, self._decoded(given), sequences)
 
     def _k_best(
@@ -327,7 +333,7 @@ class TaggerModel(Estimator):
 #: Arrays of the two models, as `models.linear.Params` and `models.bilinear.Params`.
 _FIELDS = {
     "linear": {"zero", "first", "transitions"},
-    "bilinear": {"table", "transitions", "scale"},
+    "bilinear": {"table", "transitions", "scale", "rows"},
 }
 
 
@@ -338,6 +344,7 @@ def _check_weights(
     rows, labels = space.num_features + 1, space.num_labels
     shapes: dict[str, tuple[int | None, ...]] = {}
     if model == "bilinear":
+        rows = weights["table"].shape[0] if "rows" in weights else rows
         shapes |= {"table": (rows, None), "scale": ()}
         stride = -(-(labels + 1) // 8) * 8  # columns of one beta
         if weights["table"].shape[-1] < 2 * labels + stride:
@@ -347,6 +354,7 @@ def _check_weights(
         shapes |= {"first": (rows, labels, labels + 1)} if space.first_order else {}
     if space.has_transitions:
         shapes["transitions"] = (labels, labels + 1)
+    weights = {name: part for name, part in weights.items() if name != "rows"}
     if set(weights) != set(shapes) or len({w.dtype for w in weights.values()}) > 1:
         raise ValueError(f"the arrays {', '.join(sorted(weights))}")
     check_arrays(folder, weights, shapes)

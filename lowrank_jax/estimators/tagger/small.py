@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from lowrank_jax.data.sequences import Sequences
+from lowrank_jax.estimators.tagger import compact
 
 __all__ = [
     "best_paths",
@@ -152,15 +153,15 @@ def position_scores(
     """
     space = sequences.space
     num_labels = space.num_labels
-    dtype = next(iter(weights.values())).dtype
+    dtype = compact.dtype_of(weights)
     unary = np.zeros((len(ids), num_labels), dtype)
     pairs: np.ndarray | None = None
     if "table" in weights:
         for t in space.zero_order:
-            unary += weights["table"][ids[:, t], :num_labels]
+            unary += compact.read(weights, ids[:, t])[:, :num_labels]
         pairs = np.zeros((len(ids), num_labels, num_labels + 1), dtype)
         for t in space.first_order:
-            _, left, right = split(weights["table"][ids[:, t]], num_labels)
+            _, left, right = split(compact.read(weights, ids[:, t]), num_labels)
             for j in range(left.shape[1]):
                 pairs += left[:, j, :, None] * right[:, j, None, :]
         pairs *= weights["scale"]
