@@ -1,5 +1,6 @@
 """Pages with code run as written, and show what they say they show."""
 
+import os
 import pathlib
 import re
 import subprocess
@@ -162,6 +163,7 @@ def test_code_of_the_page_runs_as_written_and_shows_what_the_page_says(name, tmp
         text=True,
         check=False,
         cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(DOCS.parent)},  # pages on experiments
     )
     assert done.returncode == 0, done.stderr[-2000:]
     PAGES[name](done.stdout)

@@ -293,6 +293,9 @@ def _check(folder: Path, arrays: Mapping[str, np.ndarray], row_names: Any) -> No
     columns = arrays["right"].shape[1]
     sets = {"left": (num_sets, rows, rank), "bias": (num_sets,)}
     check_arrays(folder, arrays, sets | {"right": (num_sets, columns, rank)})
+    types = {arrays[name].dtype.name for name in ("left", "right", "bias")}
+    if types not in ({"float32"}, {"float64"}):
+        raise TypeError(f"factors of type {', '.join(sorted(types))}")
     if np.unique(arrays["classes"]).size < max(num_classes, 2):
         raise ValueError("classes that are not distinct")
     if num_sets not in (num_classes - 1, num_classes if num_classes > 2 else 1):
