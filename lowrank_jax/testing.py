@@ -109,7 +109,7 @@ def _names(case: _Case) -> None:
 
 
 def _kept(case: _Case, dtype: str, state: Any, new_state: Any, info: Any) -> None:
-    """Check that types and structure are those of the start, and `Info` scalars."""
+    """Check that types and structure stay as at the start, and `Info` scalars."""
     chex.assert_trees_all_equal_shapes_and_dtypes(state, new_state)
     _hold(isinstance(new_state, case.module.State), "`update` must return a `State`")
     _hold(isinstance(info, case.module.Info), "`update` must return an `Info`")

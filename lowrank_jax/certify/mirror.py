@@ -36,7 +36,7 @@ def chain(
     """Return regret against U, certificate and bound from smoothness, up to each round.
 
     The map is compared with the last state and the order with the trace, so that other
-    settings than those of the run are an error. `theory.bol.regret.within_certificate`
+    settings than the run had are an error. `theory.bol.regret.within_certificate`
     and `certificate_within_tight` judge the result. Without a smoothness, `tight` is
     infinite. `paper` is a bound of BOL alone, and infinite here.
 

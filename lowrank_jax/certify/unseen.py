@@ -31,7 +31,7 @@ class HeldOut(NamedTuple):
     """What the first pass says of sentences that the run has not seen."""
 
     num_rounds: int  # N, of the first pass
-    loss: float  # mean of l_t(W_{t-1}): in expectation no less than that of mean W
+    loss: float  # mean of l_t(W_{t-1}): in expectation at least the loss of mean W
     standard_error: float  # of this mean
     bound: float | None  # of `loss`, by the regret against U; for runs of one pass
 

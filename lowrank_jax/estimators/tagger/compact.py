@@ -1,6 +1,6 @@
 """Bilinear tables with one row per touched feature: trimmed, in a file, by feature.
 
-Weights of a feature that no mistake has touched are those of the start. A trained table
+A feature that no mistake has touched keeps the weights of the start. A trained table
 has row 0 for all such features, then the rows of the others in the order of the
 features (`online.touched` has them in the order of their first mistake, with room for
 more). The index is then known from one bit per feature. A file has that bit, one bit

@@ -52,7 +52,7 @@ class Tagger(TaggerModel):
 
     Attributes:
       encoder_: Features and labels of the training data.
-      params_: Weights of `models.linear` or `models.bilinear`; those of BOL have an
+      params_: Weights of `models.linear` or `models.bilinear`; BOL's weights have an
         index `rows` (`online.touched`).
       classes_: Labels in the order of the model.
       temperature_: Number that divides scores to give probabilities.
@@ -104,7 +104,7 @@ class Tagger(TaggerModel):
             they are.
           legal_only: If true, no labels are predicted that the scheme does not allow,
             such as ``O`` before ``I-NP`` in IOB2. Training stays as it is. The scheme
-            is `labels`, or that of the training data.
+            is `labels`, or the scheme of the training data.
           **hyperparameters: Arguments of the ``learner`` function of the learner.
         """
         self.learner = learner

@@ -298,7 +298,7 @@ def mean_certificate(
 def held_out_certificate(
     weights: jax.Array, drawn: jax.Array, moves: jax.Array
 ) -> Certificate:
-    r"""Compare the expected held-out loss of mean W with that of the rounds (DR-B13).
+    r"""Compare the expected held-out loss of mean W with the rounds' loss (DR-B13).
 
     .. math:: E\,\ell(\bar W) \le E\,\frac1N\sum_t\ell_t(W_{t-1}), \qquad
        \bar W = \frac1N\sum_t W_{t-1}

@@ -127,7 +127,7 @@ def _every_run(moves: np.ndarray, start: float) -> tuple[np.ndarray, np.ndarray]
     """Run mirror descent on all sequences of examples; return W_{t-1} and the draws.
 
     Args:
-      moves: (num, examples, Y, m, n) features of each label less those of the true one.
+      moves: (num, examples, Y, m, n) features of each label less the true label's.
       start: c_0.
     """
     num, num_examples = moves.shape[:2]
