@@ -61,7 +61,7 @@ def test_shapes_are_enough_and_one_platform_can_be_named():
 
 
 def test_a_program_runs_in_a_process_that_has_not_seen_the_learner(tmp_path):
-    """Loading registers what the bytes name; the loss is that of this process."""
+    """Loading registers what the bytes name; this process has the same loss."""
     learner, first = bol.learner(), SENTENCES.example(0)
     state = jax.jit(learner.init)(jax.random.key(0), first)
     path = pathlib.Path(tmp_path, "update")

@@ -2,9 +2,10 @@
 
 The tenth of the official pku file that is obtainable, the paper's nine character
 templates, width folded and all first-order, no label transitions. An online learner's
-error in a pass is that of its predictions before each update. A CRF's error is that of
-its weights after each iteration of L-BFGS (crf2) or OWL-QN (crf1). The same runs give
-the rows bcd, crf2 and crf1 of Table 1 on this tenth, with their training times.
+error in a pass counts its predictions before each update. A CRF's error counts the
+predictions of its weights after each iteration of L-BFGS (crf2) or OWL-QN (crf1).
+The same runs give the rows bcd, crf2 and crf1 of Table 1 on this tenth, with their
+training times.
 """
 
 from typing import Any

@@ -2,7 +2,7 @@ r"""A mirror map of one's own, its certificate along the rounds, and a plot.
 
     python experiments/examples/your_mirror_map.py [FILE.svg]
 
-The map is that of the p-norm perceptron, :math:`F^* = \frac12\|\theta\|_p^2`. With p =
+The map belongs to the p-norm perceptron, :math:`F^* = \frac12\|\theta\|_p^2`. With p =
 2 log d it suits a sparse target. The chain is regret <= certificate (DR-B4) <= bound
 from the smoothness, which is p - 1 in the p-norm.
 """
