@@ -74,9 +74,11 @@ class Sentence:
       labels: (window,) int32, in 0..S-1.
       length: () int32, number of tokens, at most `window`.
       space: Sizes of the feature space. Static.
+      values: (window, num_templates) value of each feature. None means 1 each.
     """
 
     feature_ids: jax.Array
     labels: jax.Array
     length: jax.Array
     space: Space = dataclasses.field(metadata={"static": True})
+    values: jax.Array | None = None

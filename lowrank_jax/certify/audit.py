@@ -79,8 +79,11 @@ def check(
     counts = _counts(corpus, order[moved], trace.predicted[moved])
     labels = corpus.space.num_labels
     shape = (corpus.space.num_features, labels, labels + 1)
+    largest = None
+    if corpus.values is not None:
+        largest = float(np.abs(np.asarray(corpus.values)).max(initial=1e-300))
     for table, (index, count, touches) in zip(theta, counts, strict=True):
-        _check_dual(table, shape, index, count, touches, step, dtype)
+        _check_dual(table, shape, index, count, touches, step, dtype, largest)
     margin = np.where(trace.is_mistake, trace.margin, 0).astype(np.float64)
     known = None if dtype == np.float64 else 1e-4
     return Rounds(np.asarray(order), trace.is_mistake, margin, step, known)
@@ -166,7 +169,10 @@ def differences(
         before[:, owner, place].T,
         place,
     )
-    return mistakes.Position(*[part.astype(np.int32) for part in parts]), owner
+    here = mistakes.Position(*[part.astype(np.int32) for part in parts])
+    if corpus.values is not None:
+        here = here._replace(values=np.asarray(corpus.values)[here.ids])
+    return here, owner
 
 
 _Counted = tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]
@@ -182,6 +188,7 @@ def _counts(
     space = corpus.space
     here, _ = differences(corpus, order, predicted)
     ids = np.asarray(corpus.feature_ids)[here.ids]
+    values = np.ones(ids.shape) if here.values is None else np.asarray(here.values)
     shape = (space.num_features, space.num_labels, space.num_labels + 1)
     pairs: list[tuple[Any, ...]] = []
     for columns, has_previous in ((space.zero_order, False), (space.first_order, True)):
@@ -191,21 +198,28 @@ def _counts(
             rows,
             *[np.broadcast_to(side[:, :, None], rows.shape) for side in sides],
         ]
-        pairs.append((parts, shape[: len(parts)], rows < space.num_features))
+        each = np.repeat(values[:, list(columns)][:, None], 2, axis=1)
+        inside = rows < space.num_features
+        pairs.append((parts, shape[: len(parts)], inside, each))
     if space.has_transitions:
         inside = np.ones(here.labels.shape, bool)
-        pairs.append(([here.labels, here.previous], shape[1:], inside))
+        ones = np.ones(inside.shape)
+        pairs.append(([here.labels, here.previous], shape[1:], inside, ones))
     else:
         nothing = here.labels[:0]
-        pairs.append(([nothing, nothing], shape[1:], nothing > 0))
+        empty = nothing.astype(float)
+        pairs.append(([nothing, nothing], shape[1:], nothing > 0, empty))
     return [_sums(*given) for given in pairs]
 
 
 def _sums(
-    parts: list[np.ndarray], shape: tuple[int, ...], is_counted: np.ndarray
+    parts: list[np.ndarray],
+    shape: tuple[int, ...],
+    is_counted: np.ndarray,
+    values: np.ndarray,
 ) -> _Counted:
-    signs = np.ones(is_counted.shape, np.int64)
-    signs[:, 1] = -1
+    signs = values.astype(np.float64)
+    signs[:, 1] *= -1
     places = [part[is_counted].astype(np.int64) for part in parts]
     flat = np.ravel_multi_index(places, shape)
     entries, owner, touches = np.unique(flat, return_inverse=True, return_counts=True)
@@ -226,8 +240,12 @@ def _check_dual(
     touches: np.ndarray,
     step: float,
     dtype: np.dtype,
+    largest: float | None,
 ) -> None:
-    """Compare a part of the dual with C times the sum of dPhi, and its size with it."""
+    """Compare a part of the dual with C times the sum of dPhi, and its size with it.
+
+    The largest value of a feature is the unit of the rounding; None means 1 each.
+    """
     if table is None and not len(count):
         return
     if table is not None:
@@ -239,12 +257,15 @@ def _check_dual(
             found = np.asarray(table.at[at].get(mode="fill", fill_value=jnp.nan))
         # Rounding of as many additions of C as the entry had.
         eps = float(np.finfo(dtype).eps)
+        unit = max(1.0, largest or 1.0)
         room = 1e-3 + eps * touches * (1 + np.abs(count) + np.sqrt(touches))
-        is_same = np.abs(found.astype(np.float64) - step * count) <= step * room
-        is_other = int(_num_above(every, np.float32(step / 2))) != np.count_nonzero(
-            count
-        )
-        if is_same.all() and not is_other:
+        is_same = np.abs(found.astype(np.float64) - step * count) <= step * unit * room
+        # What no round touched is 0. Of whole numbers the half tells 0 from 1.
+        least = np.float32(step / 2 if largest is None else 0)
+        if (
+            is_same.all()
+            and int(_num_above(every, least)) == (np.abs(found) > least).sum()
+        ):
             return
     raise InputError(
         "The rounds of the trace do not add up to the dual of the state: give state, "

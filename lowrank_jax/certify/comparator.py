@@ -111,6 +111,9 @@ def gap(params: Any, here: mistakes.Position, space: Space) -> jax.Array:
     is_zero, is_first = (
         is_feature[columns].astype(dtype) for columns in (order_0, order_1)
     )
+    if here.values is not None:
+        value = here.values.astype(dtype)[:, None]
+        is_zero, is_first = is_zero * value[order_0], is_first * value[order_1]
     parts: list[jax.Array] = []
     if isinstance(params, linear.Params):
         if params.zero is not None:

@@ -7,7 +7,14 @@ import numpy as np
 
 from lowrank_jax.checks import InputError
 
-__all__ = ["Sequences", "Space", "check_ids", "check_sequences"]
+__all__ = [
+    "Sequences",
+    "Space",
+    "as_values",
+    "check_ids",
+    "check_sequences",
+    "check_values",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,12 +55,15 @@ class Sequences:
       labels: (num_tokens,) int32, in 0..S-1, or -1 if the label is unknown.
       offsets: (num_sentences + 1,) int32; sentence i is ``offsets[i]:offsets[i+1]``.
       space: Sizes of the feature space.
+      values: (num_tokens, num_templates) real value of each feature. None means 1
+        each; the kernels then do not multiply.
     """
 
     feature_ids: np.ndarray
     labels: np.ndarray
     offsets: np.ndarray
     space: Space
+    values: np.ndarray | None = None
 
     @classmethod
     def from_arrays(
@@ -66,6 +76,7 @@ class Sequences:
         num_features: int | None = None,
         num_labels: int | None = None,
         has_transitions: bool = False,
+        values: np.ndarray | None = None,
     ) -> "Sequences":
         """Make a corpus of integer arrays, and check it.
 
@@ -80,6 +91,7 @@ class Sequences:
             data for other data.
           num_labels: S. None takes the largest label plus 1.
           has_transitions: True adds a weight per pair of labels.
+          values: Real value of each feature, in the shape of `ids`. None means 1 each.
 
         Raises:
           InputError: If an array does not fit, with the row and the value.
@@ -109,6 +121,8 @@ class Sequences:
                     f"the padded length, got {lengths.tolist()[:9]}."
                 )
             is_inside = np.arange(ids.shape[1]) < lengths[:, None]
+            if values is not None and np.shape(values) == ids.shape:
+                values = np.asarray(values)[is_inside]
             ids, labels = ids[is_inside], labels[is_inside]
         if lengths.sum() != len(ids):
             raise InputError(
@@ -126,6 +140,7 @@ class Sequences:
             labels.astype(np.int32),
             offsets.astype(np.int32),
             space,
+            None if values is None else as_values(values),
         )
         check_sequences(made)
         return made
@@ -170,6 +185,30 @@ def check_sequences(sequences: Any) -> None:
             f"tokens, got {offsets[place]} at row {place}."
         )
     check_ids(sequences.feature_ids, sequences.labels, space)
+    if sequences.values is not None:
+        check_values(sequences.values, sequences.feature_ids)
+
+
+def as_values(values: Any) -> np.ndarray:
+    """Return values as an array of floats: float64 stays, all else is float32."""
+    values = np.asarray(values)
+    return values if values.dtype == np.float64 else values.astype(np.float32)
+
+
+def check_values(values: Any, feature_ids: Any) -> None:
+    """Raise `InputError` unless the values are finite and each belongs to an id."""
+    values = np.asarray(values)
+    if values.shape != np.shape(feature_ids) or values.dtype.kind != "f":
+        raise InputError(
+            f"`values` must be floats in the shape of `feature_ids` "
+            f"{np.shape(feature_ids)}, got {values.dtype} of shape {values.shape}."
+        )
+    if not np.isfinite(values).all():
+        at = tuple(np.argwhere(~np.isfinite(values))[0].tolist())
+        raise InputError(
+            f"`values` must be finite, got {values[at]} at row {at[0]}, column "
+            f"{at[-1]}."
+        )
 
 
 def check_ids(

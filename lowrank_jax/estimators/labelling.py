@@ -73,10 +73,17 @@ def predict(
 
 @functools.partial(jax.jit, static_argnums=(0, 4))
 def _predict_padded(
-    model: ModuleType, params: Any, ids: jax.Array, lengths: jax.Array, space: Space
+    model: ModuleType,
+    params: Any,
+    ids: jax.Array,
+    lengths: jax.Array,
+    space: Space,
+    values: jax.Array | None,
 ) -> jax.Array:
     num_sentences, num_positions = ids.shape[:2]
-    found = model.positions(params, ids.reshape(-1, ids.shape[2]), space)
+    if values is not None:
+        values = values.reshape(-1, ids.shape[2])
+    found = model.positions(params, ids.reshape(-1, ids.shape[2]), space, values)
     found = jax.tree.map(
         lambda part: part.reshape(num_sentences, num_positions, *part.shape[1:]), found
     )
@@ -106,7 +113,7 @@ def predict_batch(
     Returns:
       (num_tokens,) int32 labels.
     """
-    from lowrank_jax.streams.padding import length_buckets, pad_sequences
+    from lowrank_jax.streams.padding import length_buckets, pad_sequences, pad_values
 
     checks.whole(max_tokens=max_tokens)
     offsets = np.asarray(sequences.offsets)
@@ -121,7 +128,10 @@ def predict_batch(
             missing = size - len(group)
             ids = np.pad(ids, ((0, missing), (0, 0), (0, 0)))
             counts = np.pad(lengths[group], (0, missing)).astype(np.int32)
-            found = _predict_padded(model, params, ids, counts, sequences.space)
+            values = pad_values(sequences, group, length)
+            if values is not None:
+                values = np.pad(values, ((0, missing), (0, 0), (0, 0)))
+            found = _predict_padded(model, params, ids, counts, sequences.space, values)
             where = (offsets[group][:, None] + np.arange(length))[mask]
             labels[where] = np.asarray(found)[: len(group)][mask]
     return labels
@@ -257,7 +267,12 @@ def _padded(sequences: Sequences, tokens: np.ndarray, lengths: np.ndarray) -> Se
     feature_ids[: tokens.size] = sequences.feature_ids[tokens]
     offsets = np.full(num_sentences + 1, tokens.size, np.int32)
     offsets[: lengths.size + 1] = np.concatenate([[0], np.cumsum(lengths)])
-    return Sequences(feature_ids, np.zeros(num_tokens, np.int32), offsets, space)
+    values = None
+    if sequences.values is not None:
+        values = np.zeros(shape, sequences.values.dtype)
+        values[: tokens.size] = sequences.values[tokens]
+    labels = np.zeros(num_tokens, np.int32)
+    return Sequences(feature_ids, labels, offsets, space, values)
 
 
 def _round_up(number: int, least: int) -> int:

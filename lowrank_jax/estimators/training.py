@@ -246,9 +246,9 @@ def fingerprint(corpus: Corpus, sequences: Sequences | None = None) -> str:
       sequences: Encoded corpus, which stands for the features of bags.
     """
     digest = hashlib.sha256(corpus.offsets.astype("<i8").tobytes())
-    if isinstance(corpus, Bags):
-        assert sequences is not None
-        digest.update(np.ascontiguousarray(sequences.feature_ids).tobytes())
+    if isinstance(corpus, Bags) and sequences is not None:
+        for part in (sequences.feature_ids, sequences.values):
+            digest.update(b"" if part is None else np.ascontiguousarray(part).tobytes())
         corpus = dataclasses.replace(corpus, columns=())
     for column in (*corpus.columns, corpus.labels):
         text = "\n".join(column.tolist()) if column is not None else ""

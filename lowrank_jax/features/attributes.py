@@ -9,13 +9,15 @@ entry of a token             attribute
 ``{"name": "value"}``        ``name:value``
 ``{"name": True}``, 1, 1.0   ``name``
 ``{"name": False}``, 0, 0.0  none
+``{"name": 0.5}``            ``name`` with the value 0.5
 ``{"name": ["a", "b"]}``     ``name:a`` and ``name:b``
 ``{"name": {"a": 1}}``       ``name:a``
 ===========================  =====================================================
 
-These are the names of python-crfsuite. Other numbers are refused: the models here have
-features that are there or not. Each distinct entry is looked at once; every other step
-is a call of C code over all entries.
+These are the names and values of python-crfsuite. If every value is 0 or 1,
+`Sequences.values` is None and the kernels without values run. Each distinct entry is
+looked at once; every other step is a call of C code over all entries. A number other
+than 0 and 1 is looked at each time that it occurs.
 
 A row of `Sequences.feature_ids` has as many columns as the longest bag. Shorter bags
 are filled up with K, which is no feature.
@@ -105,22 +107,24 @@ class AttributeEncoder:
         checks.choice(tuple(_ORDERS), orders=orders)
         assert corpus.labels is not None
         index: dict[str, int] = {}
-        ids, counts = _look_up(corpus, lambda text: index.setdefault(text, len(index)))
+        ids, counts, values = _look_up(
+            corpus, lambda text: index.setdefault(text, len(index))
+        )
         number = np.bincount(ids[ids >= 0], minlength=len(index))
         kept = np.flatnonzero(number >= min_count)
         kept = kept[np.argsort(-number[kept], kind="stable")]
         new = np.full(len(index) + 1, -1, np.int32)  # the last one serves -1
         new[kept] = np.arange(len(kept), dtype=np.int32)
-        rows = _rows(new[ids], counts, len(kept))
+        rows = _rows(new[ids], counts, values, len(kept))
         texts = list(index)
         encoder = AttributeEncoder(
             labels=tuple(sorted(set(corpus.labels.tolist()))),
             min_count=min_count,
             order=_ORDERS[orders],
             vocabulary=Vocabulary({texts[k]: i for i, k in enumerate(kept.tolist())}),
-            num_columns=rows.shape[1],
+            num_columns=rows[0].shape[1],
         )
-        return encoder, encoder._sequences(corpus, rows, "error")
+        return encoder, encoder._sequences(corpus, *rows, "error")
 
     def transform(self, corpus: Bags, *, unseen_label: str = "error") -> Sequences:
         """Return a corpus encoded with the labels and attributes of training.
@@ -131,10 +135,10 @@ class AttributeEncoder:
         """
         checks.choice(("error", "ignore"), unseen_label=unseen_label)
         known = self.vocabulary.index
-        ids, counts = _look_up(corpus, lambda text: known.get(text, -1))
+        found = _look_up(corpus, lambda text: known.get(text, -1))
         # Whole steps of columns, so that few shapes are compiled.
-        rows = _rows(ids, counts, self.num_features, least=self.num_columns, step=8)
-        return self._sequences(corpus, rows, unseen_label)
+        rows = _rows(*found, self.num_features, least=self.num_columns, step=8)
+        return self._sequences(corpus, *rows, unseen_label)
 
     def feature_names(self, ids: Iterable[int]) -> list[str]:
         """Return the attributes of some features."""
@@ -190,53 +194,72 @@ class AttributeEncoder:
         )
 
     def _sequences(
-        self, corpus: Bags, feature_ids: np.ndarray, unseen_label: str
+        self,
+        corpus: Bags,
+        feature_ids: np.ndarray,
+        values: np.ndarray | None,
+        unseen_label: str,
     ) -> Sequences:
         labels = label_ids(corpus, self.labels, unseen_label)
         offsets = np.asarray(corpus.offsets, np.int32)
         space = self._space(feature_ids.shape[1])
-        return Sequences(feature_ids, labels, offsets, space)
+        return Sequences(feature_ids, labels, offsets, space, values)
 
 
 class _Ids(dict[Any, int]):
-    """Id of each distinct entry, -1 for none. An entry is looked at when it is new."""
+    """Id of each distinct entry, -1 for none. An entry is looked at when it is new.
+
+    A number other than 0 and 1 has the id ``-2 - i``: the attribute and the value of
+    its i-th occurrence in the chunk. Such an entry is not kept, as most are distinct.
+    """
 
     def __init__(self, id_of: Callable[[str], int]) -> None:
         super().__init__()
         self._id_of = id_of
+        self.numbers: list[tuple[int, float]] = []
 
     def __missing__(self, entry: Any) -> int:
-        text = _attribute(entry)
-        self[entry] = found = -1 if text is None else self._id_of(text)
-        return found
+        text, value = _attribute(entry)
+        found = -1 if text is None else self._id_of(text)
+        if value == 1 or found < 0:
+            self[entry] = found
+            return found
+        self.numbers.append((found, value))
+        return -1 - len(self.numbers)
 
 
-def _attribute(entry: Any) -> str | None:
-    """Return the attribute of an entry, a text or a pair (name, value)."""
+def _attribute(entry: Any) -> tuple[str | None, float]:
+    """Return attribute and value of an entry, a text or a pair (name, value)."""
     if isinstance(entry, str):
-        return entry
+        return entry, 1.0
     if isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str):
         name, value = entry
         if isinstance(value, str):
-            return f"{name}:{value}"
+            return f"{name}:{value}", 1.0
         if isinstance(value, bool | int | float | np.number | np.bool_):
-            if value in (0, 1):
-                return name if value else None
-            raise checks.InputError(
-                f"`X` has the feature {name!r} with the value {value!r}; features are "
-                "there or not, so give True, False, 0, 1 or a string: put numbers into "
-                "a few intervals."
-            )
+            number = float(value)
+            if not abs(number) < 1e30:
+                raise checks.InputError(
+                    f"`X` has the feature {name!r} with the value {value!r}; give a "
+                    "finite number below 1e30, or leave the feature out."
+                )
+            return (name, number) if number else (None, 0.0)
     raise checks.InputError(
         f"`X` has the feature {entry!r:.60}; a feature is a string, or in a dict a "
-        "name with a string, True, False, 0 or 1."
+        "name with a string, True, False or a number."
     )
 
 
-def _look_up(corpus: Bags, id_of: Callable[[str], int]) -> tuple[np.ndarray, ...]:
-    """Return the ids of all entries end to end, and their number at each token."""
+def _look_up(
+    corpus: Bags, id_of: Callable[[str], int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """Return the ids of all entries end to end, their number at each token, values.
+
+    The values are None if all are 1.
+    """
     every, counts = [np.empty(0, np.int32)], [np.empty(0, np.int64)]
-    ids = _Ids(id_of)
+    values: list[np.ndarray] = []
+    ids, has_values = _Ids(id_of), False
     (column,) = corpus.columns
     for begin in range(0, len(column), _CHUNK):
         tokens = column[begin : begin + _CHUNK].tolist()
@@ -246,9 +269,19 @@ def _look_up(corpus: Bags, id_of: Callable[[str], int]) -> tuple[np.ndarray, ...
         if found is None:  # a value that is a list, a set or a dict
             found = _chunk([_flat(token) for token in tokens], ids)
         assert found is not None
+        values.append(np.ones(len(found[0]), np.float32))
+        if ids.numbers:
+            has_values = True
+            is_number = found[0] < -1
+            which = -2 - found[0][is_number]
+            mine, amount = zip(*ids.numbers, strict=True)
+            found[0][is_number] = np.array(mine, np.int32)[which]
+            values[-1][is_number] = np.array(amount, np.float32)[which]
+            ids.numbers.clear()
         every.append(found[0])
         counts.append(found[1])
-    return np.concatenate(every), np.concatenate(counts)
+    together = np.concatenate(values) if has_values else None
+    return np.concatenate(every), np.concatenate(counts), together
 
 
 def _chunk(tokens: list[Any], ids: _Ids) -> tuple[np.ndarray, np.ndarray] | None:
@@ -262,6 +295,7 @@ def _chunk(tokens: list[Any], ids: _Ids) -> tuple[np.ndarray, np.ndarray] | None
         found = np.fromiter(map(ids.__getitem__, entries), np.int32, counts.sum())
     except TypeError:
         if isinstance(tokens[0], dict):
+            ids.numbers.clear()
             return None
         raise checks.InputError(
             "`X` has a list of features whose entries are not all strings."
@@ -286,15 +320,30 @@ def _flat(token: Any) -> list[Any]:
 
 
 def _rows(
-    ids: np.ndarray, counts: np.ndarray, nothing: int, least: int = 1, step: int = 1
-) -> np.ndarray:
-    """Lay ids out in rows, one per token, without -1 and filled up with `nothing`."""
+    ids: np.ndarray,
+    counts: np.ndarray,
+    values: np.ndarray | None,
+    nothing: int,
+    least: int = 1,
+    step: int = 1,
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """Lay ids and values out in rows, one per token, without -1.
+
+    Rows are filled up with `nothing` and the value 0.
+    """
     token = np.repeat(np.arange(len(counts)), counts)[ids >= 0]
+    if values is not None:
+        values = values[ids >= 0]
     ids = ids[ids >= 0]
     counts = np.bincount(token, minlength=len(counts))
     longest = int(counts.max(initial=least))
     width = least - (least - longest) // step * step
     rows = np.full((len(counts), width), nothing, np.int32)
     starts = np.cumsum(counts) - counts
-    rows[token, np.arange(len(ids)) - starts[token]] = ids
-    return rows
+    place = np.arange(len(ids)) - starts[token]
+    rows[token, place] = ids
+    if values is None:
+        return rows, None
+    amounts = np.zeros(rows.shape, np.float32)
+    amounts[token, place] = values
+    return rows, amounts

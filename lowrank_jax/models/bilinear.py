@@ -1,11 +1,12 @@
 r"""The bilinear chain model: each first-order block has rank r (BOL-Eq1, BOL-M2).
 
-.. math:: s(x, y) = \sum_i \Big(\sum_k w_{k, y_i}
-   + c \sum_k \sum_{j \le r} \alpha_{k j, y_i}\, \beta_{k j, y_{i-1}}
+.. math:: s(x, y) = \sum_i \Big(\sum_k v_{ik} w_{k, y_i}
+   + c \sum_k v_{ik} \sum_{j \le r} \alpha_{k j, y_i}\, \beta_{k j, y_{i-1}}
    + T_{y_i, y_{i-1}}\Big)
 
 with the 0-order features of BOL-X1 beside and the scale :math:`c` carried as a
-parameter of its own (errata of BOL-Eq8). What a feature owns lies side by side in one
+parameter of its own (errata of BOL-Eq8). The value :math:`v_{ik}` of a feature is 1
+unless the sentence has `values`. What a feature owns lies side by side in one
 row of `table`, so that scoring a position is one gather:
 
 ====================  ==========================================
@@ -181,7 +182,12 @@ def truncated(params: linear.Params, rank: int) -> Params:
 
 
 def positions(
-    params: Params, ids: jax.Array, space: Space, *, has_zero_row: bool = True
+    params: Params,
+    ids: jax.Array,
+    space: Space,
+    values: jax.Array | None = None,
+    *,
+    has_zero_row: bool = True,
 ) -> tuple[jax.Array, jax.Array]:
     """Score positions by their features, transitions left out.
 
@@ -189,6 +195,7 @@ def positions(
       params: Model.
       ids: (n, num_templates) int32.
       space: Sizes.
+      values: (n, num_templates) values of the features, or None for 1 each.
       has_zero_row: True if row K is known to be 0, as in the tables of the learners.
         Else id K is masked: it scores 0 whatever its row holds. Static.
 
@@ -203,6 +210,10 @@ def positions(
     rows = params.table.at[at].get(mode="promise_in_bounds")
     if not has_zero_row:
         rows = jnp.where((ids < space.num_features)[:, :, None], rows, 0)
+    if values is not None:  # w and alpha carry the value, beta does not
+        column = jnp.arange(rows.shape[2], dtype=jnp.int32)[None, None]
+        factor = values.astype(dtype)[:, :, None]
+        rows = rows * jnp.where(column < labels * (1 + rank), factor, 1)
     unary = jnp.zeros((ids.shape[0], labels), dtype)
     for t in space.zero_order:
         unary = unary + rows[:, t, :labels]
@@ -246,14 +257,16 @@ def scores(
         write over. Then the scores are not differentiable.
     """
 
-    def group(params: Params, ids: jax.Array) -> Scores:
-        found = positions(params, ids, sentence.space, has_zero_row=has_zero_row)
+    def group(params: Params, *here: jax.Array) -> Scores:
+        found = positions(
+            params, here[0], sentence.space, *here[1:], has_zero_row=has_zero_row
+        )
         return with_transitions(params, *found)
 
     given = group, params, sentence.feature_ids, sentence.length
     if buffers is None or buffers.unary.shape[0] != sentence.labels.shape[0]:
-        return sentences.fill(*given)
-    return sentences.refill(*given, buffers)
+        return sentences.fill(*given, sentence.values)
+    return sentences.refill(*given, buffers, sentence.values)
 
 
 def buffers_for(sentence: Sentence, dtype: jnp.dtype) -> Scores:

@@ -1,10 +1,11 @@
 r"""The linear chain model with free weights (BOL-Eq2, BOL-Eq6 with free W).
 
 .. math:: \langle w, \hat\Phi(x, y)\rangle = \sum_i \Big(
-   \sum_{k \in \text{0-order}(x, i)} w_{k, y_i}
-   + \sum_{k \in \text{first-order}(x, i)} W_{k, y_i, y_{i-1}}
+   \sum_{k \in \text{0-order}(x, i)} v_{ik} w_{k, y_i}
+   + \sum_{k \in \text{first-order}(x, i)} v_{ik} W_{k, y_i, y_{i-1}}
    + T_{y_i, y_{i-1}} \Big)
 
+The value :math:`v_{ik}` of a feature is 1 unless the sentence has `values`.
 Row is the current label, column the previous one; the last column is the start of the
 sentence (errata of BOL-M2). Row K of each table stands for "not a feature": always 0.
 Weights with an index `rows` keep one row per touched feature (`online.touched`).
@@ -53,7 +54,12 @@ def zeros(space: Space, dtype: jnp.dtype) -> Params:
 
 
 def positions(
-    params: Params, ids: jax.Array, space: Space, *, has_zero_row: bool = True
+    params: Params,
+    ids: jax.Array,
+    space: Space,
+    values: jax.Array | None = None,
+    *,
+    has_zero_row: bool = True,
 ) -> tuple[jax.Array, jax.Array | None]:
     """Score positions by their features, transitions left out.
 
@@ -61,6 +67,7 @@ def positions(
       params: Weights.
       ids: (n, num_templates) int32.
       space: Sizes.
+      values: (n, num_templates) values of the features, or None for 1 each.
       has_zero_row: True if row K is known to be 0, as in the tables of the learners.
         Else id K is masked: it scores 0 whatever its row holds. Static.
 
@@ -69,11 +76,15 @@ def positions(
     """
     dtype = next(part for part in params if part is not None).dtype
 
-    def read(table: jax.Array, column: jax.Array) -> jax.Array:
+    def read(table: jax.Array, t: int) -> jax.Array:
+        column = ids[:, t]
         at = column
         if params.rows is not None:
             at = params.rows.at[column].get(mode="promise_in_bounds")
         rows = table.at[at].get(mode="promise_in_bounds")
+        if values is not None:
+            factor = values[:, t].astype(dtype)
+            rows = rows * factor.reshape(-1, *(1,) * (rows.ndim - 1))
         if has_zero_row:
             return rows
         is_feature = column < space.num_features
@@ -83,12 +94,12 @@ def positions(
     unary = jnp.zeros((ids.shape[0], space.num_labels), dtype)
     if params.zero is not None:
         for t in space.zero_order:
-            unary = unary + read(params.zero, ids[:, t])
+            unary = unary + read(params.zero, t)
     if params.first is None:
         return unary, None
     pairwise = jnp.zeros((*unary.shape, space.num_labels + 1), dtype)
     for t in space.first_order:
-        pairwise = pairwise + read(params.first, ids[:, t])
+        pairwise = pairwise + read(params.first, t)
     return unary, pairwise
 
 
@@ -120,9 +131,12 @@ def scores(params: Params, sentence: Sentence, *, has_zero_row: bool = False) ->
     """
     space = sentence.space
     found = sentences.fill(
-        lambda params, ids: positions(params, ids, space, has_zero_row=has_zero_row),
+        lambda params, *here: positions(
+            params, here[0], space, *here[1:], has_zero_row=has_zero_row
+        ),
         params,
         sentence.feature_ids,
         sentence.length,
+        sentence.values,
     )
     return with_transitions(params, *found)

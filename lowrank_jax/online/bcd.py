@@ -226,6 +226,9 @@ def _entries(
     # z = dPhi B for A, dPhi' A for B: signed entries of the other factor.
     other = jnp.where(is_left, 2 * labels + here.previous, labels + here.labels)
     values = rows[:, other] * jnp.array([[1, -1]], dtype)
+    if here.values is not None:
+        value = here.values[jnp.array(space.first_order, jnp.int32)]
+        values = values * value.astype(dtype)[:, None]
     if weight is None:  # the separable penalty: one weight per block
         parts = bilinear.split(rows, labels)
         norms = [(part * part).sum((1, 2)) for part in (parts.left, parts.right)]

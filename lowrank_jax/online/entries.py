@@ -110,7 +110,11 @@ def add(
     # A row that occurs twice is written once, times two.
     same = ids[:, None] == ids[None, :]
     is_first = first_of_its_kind(ids) & (ids < num_rows - 1)
-    times = jnp.where(is_first, same.sum(1, dtype=jnp.int32), 0).astype(step.dtype)
+    times = same.sum(1, dtype=jnp.int32)
+    if here.values is not None:
+        value = here.values[jnp.array(space.first_order, jnp.int32)]
+        times = jnp.where(same, value[None, :], 0).sum(1)
+    times = jnp.where(is_first, times, 0).astype(step.dtype)
     delta = times[:, None] * jnp.array([[1, -1]], step.dtype)
 
     record = blocks.keys.at[ids].get(mode="promise_in_bounds")

@@ -102,7 +102,7 @@ def learner(
         loss = jax.nn.relu(price.astype(dtype) - margin)
         loss = jnp.where(is_mistake, loss, 0)
         largest = jnp.asarray(max_step_size, dtype)
-        step = jnp.minimum(largest, loss / jnp.maximum(norm, 1))  # PA-I
+        step = jnp.minimum(largest, loss / jnp.where(norm > 0, norm, 1))  # PA-I
         step = jnp.where(is_mistake, step, 0)
 
         moved = perceptron.move(state, example, scores, differences, step)

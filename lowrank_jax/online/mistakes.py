@@ -61,6 +61,7 @@ class Position(NamedTuple):
     labels: jax.Array  # (2,) int32: true, predicted
     previous: jax.Array  # (2,) int32
     place: jax.Array  # () int32, the position in the sentence
+    values: jax.Array | None = None  # (num_templates,) of the features; None: 1 each
 
 
 def find(sentence: Sentence, predicted: jax.Array) -> Differences:
@@ -93,6 +94,7 @@ def position(sentence: Sentence, differences: Differences, n: jax.Array) -> Posi
         labels=differences.labels[:, i],
         previous=differences.previous[:, i],
         place=i,
+        values=None if sentence.values is None else sentence.values[i],
     )
 
 
@@ -119,11 +121,12 @@ def margin(scores: Scores, sentence: Sentence, differences: Differences) -> jax.
 def squared_norm(
     sentence: Sentence, differences: Differences, *, has_blocks: bool = True
 ) -> jax.Array:
-    r"""Return :math:`\|\Delta\Phi\|^2` as an exact int32.
+    r"""Return :math:`\|\Delta\Phi\|^2` as an exact int32; of values as a float.
 
     The inner product of two positions is the number of features they share times the
     inner product of their label differences, a sum of four comparisons. The sum over
     all pairs of positions is the squared norm, even if features repeat in the sentence.
+    With values, a shared feature counts the product of its two values.
 
     Args:
       sentence: Sentence of the round.
@@ -138,11 +141,17 @@ def squared_norm(
         differences.previous,
     )
 
-    def num_shared(ids: jax.Array, columns: tuple[int, ...]) -> jax.Array:
-        mine = ids[jnp.array(columns, jnp.int32)]
-        theirs = sentence.feature_ids[:, jnp.array(columns, jnp.int32)]
+    values = sentence.values
+    dtype = jnp.int32 if values is None else values.dtype
+
+    def num_shared(here: Position, columns: tuple[int, ...]) -> jax.Array:
+        at = jnp.array(columns, jnp.int32)
+        mine, theirs = here.ids[at], sentence.feature_ids[:, at]
         same = mine[None, :, None] == theirs[:, None, :]
         same = same & (mine < space.num_features)[None, :, None]
+        if values is not None and here.values is not None:
+            product = here.values[at][None, :, None] * values[:, at][:, None, :]
+            return jnp.where(same, product, 0).sum(axis=(1, 2))
         return same.sum(axis=(1, 2), dtype=jnp.int32)
 
     def pair(label: jax.Array, before: jax.Array) -> jax.Array:
@@ -150,23 +159,23 @@ def squared_norm(
 
     def one(n: jax.Array, total: jax.Array) -> jax.Array:
         here = position(sentence, differences, n)
-        unary = _inner(here.labels, true, guess)
+        unary = _inner(here.labels, true, guess).astype(dtype)
         pairs = _inner(
             pair(here.labels, here.previous),
             pair(true, true_before),
             pair(guess, guess_before),
-        )
-        products = jnp.zeros((window,), jnp.int32)
+        ).astype(dtype)
+        products = jnp.zeros((window,), dtype)
         if space.zero_order:
-            products = products + unary * num_shared(here.ids, space.zero_order)
+            products = products + unary * num_shared(here, space.zero_order)
         if space.first_order and has_blocks:
-            products = products + pairs * num_shared(here.ids, space.first_order)
+            products = products + pairs * num_shared(here, space.first_order)
         if space.has_transitions:
             products = products + pairs
-        return total + jnp.where(is_inside, products, 0).sum(dtype=jnp.int32)
+        return total + jnp.where(is_inside, products, 0).sum(dtype=dtype)
 
     count = differences.num_positions
-    return lax.fori_loop(jnp.zeros_like(count), count, one, jnp.zeros((), jnp.int32))
+    return lax.fori_loop(jnp.zeros_like(count), count, one, jnp.zeros((), dtype))
 
 
 def _inner(one: jax.Array, c: jax.Array, d: jax.Array) -> jax.Array:
@@ -180,7 +189,7 @@ class Entries(NamedTuple):
     """Entries of one weight table that the difference at a position touches."""
 
     where: tuple[jax.Array, ...]  # one (n,) int32 per axis of the table
-    delta: jax.Array  # (n,)  +1 for the true label, -1 for the predicted one
+    delta: jax.Array  # (n,)  value for the true label, -value for the predicted one
     square: jax.Array  # ()  squared norm of the difference
 
 
@@ -246,18 +255,29 @@ def add(
     return table, total, growth
 
 
-def num_repeats(ids: jax.Array, num_features: int) -> jax.Array:
-    """Count the ordered pairs of equal features in a row of ids, self-pairs too."""
+def num_repeats(
+    ids: jax.Array, num_features: int, values: jax.Array | None = None
+) -> jax.Array:
+    """Count the ordered pairs of equal features in a row of ids, self-pairs too.
+
+    With values, a pair counts the product of its values.
+    """
     same = (ids[:, None] == ids[None, :]) & (ids < num_features)[:, None]
-    return same.sum(dtype=jnp.int32)
+    if values is None:
+        return same.sum(dtype=jnp.int32)
+    return jnp.where(same, values[:, None] * values[None, :], 0).sum()
 
 
 def _features(
     here: Position, space: Space, columns: tuple[int, ...], dtype: jnp.dtype
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Return the ids twice, their signs (0 if not a feature), and the repeats."""
-    ids = here.ids[jnp.array(columns, jnp.int32)]
-    is_feature = (ids < space.num_features).astype(dtype)
-    delta = jnp.concatenate([is_feature, -is_feature])
-    repeats = num_repeats(ids, space.num_features).astype(dtype)
+    """Return the ids twice, their signed values (0 if no feature), and the repeats."""
+    at = jnp.array(columns, jnp.int32)
+    ids, values = here.ids[at], None
+    value = (ids < space.num_features).astype(dtype)
+    if here.values is not None:
+        values = here.values[at].astype(dtype)
+        value = value * values
+    delta = jnp.concatenate([value, -value])
+    repeats = num_repeats(ids, space.num_features, values).astype(dtype)
     return jnp.tile(ids, 2), delta, repeats

@@ -33,10 +33,13 @@ class Lanes:
         begins, and in padding.
       is_inside: (num_steps, num_lanes) bool, False in padding.
       pair_counts: (S, S+1) int32, how often each true label follows each.
-      zero_plan: Sums rows into the features of 0-order templates; None without them.
+      zero_plan: Sums rows into the features of 0-order templates; None without them,
+        or if features have values.
       first_plan: Sums rows into the features of first-order templates; None without
-        them.
+        them, or if features have values.
       space: Sizes. Static.
+      values: (num_steps, num_lanes, num_templates) values of the features, 0 for id K;
+        None for 1 each.
     """
 
     feature_ids: jax.Array
@@ -47,6 +50,7 @@ class Lanes:
     zero_plan: SumPlan | None
     first_plan: SumPlan | None
     space: Space = dataclasses.field(metadata={"static": True})
+    values: jax.Array | None = None
 
 
 def lanes(sequences: Sequences, *, num_lanes: int = 256) -> Lanes:
@@ -92,7 +96,7 @@ def lanes(sequences: Sequences, *, num_lanes: int = 256) -> Lanes:
         return jnp.asarray(whole.reshape(num_steps, num_lanes))
 
     def plan(columns: tuple[int, ...]) -> SumPlan | None:
-        if not columns:
+        if not columns or sequences.values is not None:
             return None
         ids = token_ids[:, columns].ravel()
         is_feature = ids < space.num_features
@@ -103,6 +107,11 @@ def lanes(sequences: Sequences, *, num_lanes: int = 256) -> Lanes:
             num_rows=num_rows,
         )
 
+    values = None
+    if sequences.values is not None:
+        spaced = np.zeros((num_rows, token_ids.shape[1]), sequences.values.dtype)
+        spaced[rows] = np.where(token_ids < space.num_features, sequences.values, 0)
+        values = jnp.asarray(spaced.reshape(num_steps, num_lanes, -1))
     zero_plan = plan(space.zero_order)
     is_shared = space.first_order == space.zero_order
     return Lanes(
@@ -114,6 +123,7 @@ def lanes(sequences: Sequences, *, num_lanes: int = 256) -> Lanes:
         zero_plan=zero_plan,
         first_plan=zero_plan if is_shared else plan(space.first_order),
         space=space,
+        values=values,
     )
 
 

@@ -8,7 +8,7 @@ from lowrank_jax import checks
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Sequences
 
-__all__ = ["length_buckets", "pad_sequences"]
+__all__ = ["length_buckets", "pad_sequences", "pad_values"]
 
 _MOST_CANDIDATES = 512  # padded lengths that `length_buckets` weighs
 
@@ -53,6 +53,21 @@ def pad_sequences(
     padded_ids = np.where(mask[:, :, None], feature_ids[tokens], nothing)
     padded_labels = np.where(mask, labels[tokens], np.zeros((), labels.dtype))
     return padded_ids, padded_labels, mask
+
+
+def pad_values(
+    sequences: Sequences, indices: Sequence[int] | np.ndarray, length: int
+) -> np.ndarray | None:
+    """Return the values (n, length, num_templates) beside `pad_sequences`, or None."""
+    if sequences.values is None:
+        return None
+    chosen = np.asarray(indices, np.int64)
+    offsets = np.asarray(sequences.offsets, np.int64)
+    mask = np.arange(length) < np.diff(offsets)[chosen][:, None]
+    padded = np.zeros((*mask.shape, sequences.values.shape[1]), sequences.values.dtype)
+    tokens = (offsets[:-1][chosen][:, None] + np.arange(length))[mask]
+    padded[mask] = sequences.values[tokens]
+    return padded
 
 
 def length_buckets(

@@ -42,6 +42,7 @@ class Stream:
       lengths: (num_sentences,) int32.
       window: Length of the longest sentence, rounded up. Static.
       space: Sizes. Static.
+      values: (num_tokens + window, num_templates) values, or None for 1 each.
     """
 
     feature_ids: jax.Array
@@ -50,6 +51,7 @@ class Stream:
     lengths: jax.Array
     window: int = dataclasses.field(metadata={"static": True})
     space: Space = dataclasses.field(metadata={"static": True})
+    values: jax.Array | None = None
 
     @property
     def num_examples(self) -> int:
@@ -59,11 +61,16 @@ class Stream:
     def example(self, index: jax.Array | int) -> Sentence:
         """Return one sentence. The index may be traced."""
         start = self.starts[index]
+
+        def window(part: jax.Array) -> jax.Array:
+            return lax.dynamic_slice_in_dim(part, start, self.window)
+
         return Sentence(
-            feature_ids=lax.dynamic_slice_in_dim(self.feature_ids, start, self.window),
-            labels=lax.dynamic_slice_in_dim(self.labels, start, self.window),
+            feature_ids=window(self.feature_ids),
+            labels=window(self.labels),
             length=self.lengths[index],
             space=self.space,
+            values=None if self.values is None else window(self.values),
         )
 
     def check(self) -> None:
@@ -106,6 +113,7 @@ def stream(sequences: Sequences, *, window: int | None = None) -> Stream:
         lengths=jnp.asarray(lengths, jnp.int32),
         window=window,
         space=sequences.space,
+        values=None if padded.values is None else jnp.asarray(padded.values),
     )
 
 
@@ -138,10 +146,14 @@ def add_window(sequences: Sequences, window: int) -> Sequences:
     rows = np.full(
         (window, feature_ids.shape[1]), sequences.space.num_features, feature_ids.dtype
     )
+    values = sequences.values
+    if values is not None:
+        values = np.concatenate([values, np.zeros(rows.shape, values.dtype)])
     return dataclasses.replace(
         sequences,
         feature_ids=np.concatenate([feature_ids, rows]),
         labels=np.concatenate([labels, np.zeros(window, labels.dtype)]),
+        values=values,
     )
 
 
@@ -155,26 +167,30 @@ def fill(
     params: Params,
     ids: jax.Array,
     length: jax.Array,
+    values: jax.Array | None = None,
 ) -> Buffers:
     """Return `score(params, ids)` of a sentence, a group of positions at a time.
 
-    Differentiable with respect to `params`, forward and backward. The derivative works
-    on the whole window at once: a loop up to a traced length has no transpose.
+    Differentiable with respect to `params` and `values`, forward and backward. The
+    derivative works on the whole window at once: a loop up to a traced length has no
+    transpose.
 
     Args:
       score: Function from params and ids (POSITIONS, num_templates) to arrays of
-        leading axis POSITIONS. It must not hold traced values.
+        leading axis POSITIONS. It must not hold traced values. With `values` it takes
+        the values of the positions as third argument.
       params: Parameters of the model, a pytree of real arrays.
       ids: (window, num_templates) int32; the window is a multiple of `POSITIONS` (see
         `window_of`).
       length: () int32, number of tokens.
+      values: (window, num_templates) values of the features, or None.
 
     Returns:
       Arrays of leading axis `window`. Rows beyond the length are 0 or hold the scores
       of padding.
     """
     _check_window(ids)
-    return _fill(score, params, ids, length)
+    return _fill(score, params, ids, length, values)
 
 
 def _check_window(ids: jax.Array) -> None:
@@ -192,13 +208,22 @@ def _fill(
     params: Params,
     ids: jax.Array,
     length: jax.Array,
+    values: jax.Array | None,
 ) -> Buffers:
-    group = jax.ShapeDtypeStruct((POSITIONS, *ids.shape[1:]), ids.dtype)
+    group = [
+        jax.ShapeDtypeStruct((POSITIONS, *part.shape[1:]), part.dtype)
+        for part in _given(ids, values)
+    ]
     buffers = jax.tree.map(
         lambda part: jnp.zeros((ids.shape[0], *part.shape[1:]), part.dtype),
-        jax.eval_shape(score, params, group),
+        jax.eval_shape(score, params, *group),
     )
-    return refill(score, params, ids, length, buffers)
+    return refill(score, params, ids, length, buffers, values)
+
+
+def _given(ids: jax.Array, values: jax.Array | None) -> tuple[jax.Array, ...]:
+    """Return what `score` takes beside the parameters."""
+    return (ids,) if values is None else (ids, values)
 
 
 def refill(
@@ -207,6 +232,7 @@ def refill(
     ids: jax.Array,
     length: jax.Array,
     buffers: Buffers,
+    values: jax.Array | None = None,
 ) -> Buffers:
     """Return what `fill` returns, written over `buffers` of an earlier sentence.
 
@@ -218,11 +244,14 @@ def refill(
 
     def step(j: jax.Array, filled: Buffers) -> Buffers:
         first = j * POSITIONS
-        here = lax.dynamic_slice_in_dim(ids, first, POSITIONS)
+        here = [
+            lax.dynamic_slice_in_dim(part, first, POSITIONS)
+            for part in _given(ids, values)
+        ]
         return jax.tree.map(
             lambda whole, part: lax.dynamic_update_slice_in_dim(whole, part, first, 0),
             filled,
-            score(params, here),
+            score(params, *here),
         )
 
     return lax.fori_loop(jnp.zeros_like(num_steps), num_steps, step, buffers)
@@ -232,15 +261,15 @@ def refill(
 def _fill_jvp(
     score: Callable[[Params, jax.Array], Buffers], primals: Any, tangents: Any
 ) -> tuple[Buffers, Buffers]:
-    params, ids, length = primals
+    params, ids, length, values = primals
     end = (length + POSITIONS - 1) // POSITIONS * POSITIONS
     is_filled = jnp.arange(ids.shape[0], dtype=jnp.int32) < end
 
-    def whole(params: Params) -> Buffers:
+    def whole(params: Params, values: jax.Array | None) -> Buffers:
         def keep(part: jax.Array) -> jax.Array:
             return jnp.where(is_filled.reshape(-1, *(1,) * (part.ndim - 1)), part, 0)
 
-        return jax.tree.map(keep, score(params, ids))
+        return jax.tree.map(keep, score(params, *_given(ids, values)))
 
-    _, moved = jax.jvp(whole, (params,), (tangents[0],))
-    return _fill(score, params, ids, length), moved
+    _, moved = jax.jvp(whole, (params, values), (tangents[0], tangents[3]))
+    return _fill(score, params, ids, length, values), moved

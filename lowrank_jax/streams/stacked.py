@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.data.sequences import check_ids
+from lowrank_jax.data.sequences import check_ids, check_values
 from lowrank_jax.types import Sentence
 
 __all__ = ["Stacked"]
@@ -54,3 +54,5 @@ class Stacked:
         is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
         if isinstance(given, Sentence) and not is_traced:
             check_ids(given.feature_ids, given.labels, given.space, least_label=0)
+            if given.values is not None:
+                check_values(given.values, given.feature_ids)

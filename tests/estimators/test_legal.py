@@ -39,8 +39,8 @@ def legal_paths(tagger, words):
     names = tagger.encoder_.labels
     corpus = data.corpus.corpus_of([words])
     sequences = tagger._encode(corpus)
-    ids = np.asarray(sequences.feature_ids)
-    unary, pairs = small.position_scores(tagger._weights, ids, sequences)
+    tokens = np.arange(len(words))
+    unary, pairs = small.position_scores(tagger._weights, tokens, sequences)
     pairs = np.broadcast_to(pairs, (len(words), *pairs.shape[-2:]))
     for path in itertools.product(range(len(names)), repeat=len(words)):
         labels = [names[i] for i in path]

@@ -164,3 +164,33 @@ def test_two_processes_give_the_scores_of_one(sentences):
     one = selection.cross_val_score(tagger, X, y, cv=2)
     two = selection.cross_val_score(tagger, X, y, cv=2, n_jobs=2)
     np.testing.assert_array_equal(one, two)
+
+
+def test_numbers_are_the_values_of_features(sentences, tmp_path):
+    """The meaning of sklearn-crfsuite; folders and reasons know it too."""
+    X, y = sentences
+    valued = [[t | {"size": 0.5 * len(t)} for t in s] for s in X]
+    corpus = data.corpus.corpus_of(valued, y)
+    from lowrank_jax.features import AttributeEncoder
+
+    encoder, encoded = AttributeEncoder.fit_transform(corpus)
+    name = encoder.feature_names(range(encoder.num_features)).index("size")
+    is_size = encoded.feature_ids == name
+    assert (is_size.sum(axis=1) == 1).all()
+    expected = [0.5 * len(t) for s in X for t in s]
+    np.testing.assert_array_equal(encoded.values[is_size], np.float32(expected))
+    is_none = encoded.feature_ids == encoder.num_features
+    assert (encoded.values[~is_size & ~is_none] == 1).all()
+    assert (encoded.values[is_none] == 0).all()
+    plain = AttributeEncoder.fit_transform(data.corpus.corpus_of(X, y))[1]
+    assert plain.values is None
+    for learner in ("sp", "crf"):
+        tagger = Tagger(learner, num_passes=4).fit(valued, y)
+        assert tagger.score(valued, y) > 0.8
+        tagger.save(tmp_path / learner)
+        loaded = Tagger.load(tmp_path / learner)
+        assert loaded.predict(valued) == tagger.predict(valued)
+        reasons = loaded.explain(valued[1])
+        assert [r.label for r in reasons] == loaded.predict(valued)[1]
+    with pytest.raises(InputError, match="finite number"):
+        Tagger("sp").fit([[{"size": float("nan")}]], [["O"]])

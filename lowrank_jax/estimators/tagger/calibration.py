@@ -35,8 +35,7 @@ def fit_temperature(weights: small.Weights, sequences: Sequences) -> float:
     part = _first_tokens(sequences, _MOST_TOKENS)
     scored = []
     for tokens, offsets in small.groups(weights, part):
-        ids = np.asarray(part.feature_ids)[tokens]
-        scores = small.position_scores(weights, ids, part, offsets)
+        scores = small.position_scores(weights, tokens, part, offsets)
         scored.append((*scores, offsets, np.asarray(part.labels)[tokens]))
     finite = [np.where(np.isneginf(unary), 0, unary) for unary, *_ in scored]
     spread = float(np.mean([np.ptp(unary, axis=1).mean() for unary in finite]))
@@ -146,11 +145,13 @@ def _take(sequences: Sequences, indices: np.ndarray) -> Sequences:
     lengths = np.diff(offsets)[indices]
     ends = np.concatenate([[0], np.cumsum(lengths)])
     tokens = np.arange(ends[-1]) + np.repeat(offsets[indices] - ends[:-1], lengths)
+    values = sequences.values
     return Sequences(
         np.asarray(sequences.feature_ids)[tokens],
         np.asarray(sequences.labels)[tokens],
         ends.astype(np.int32),
         sequences.space,
+        None if values is None else np.asarray(values)[tokens],
     )
 
 

@@ -127,11 +127,16 @@ def explain(
     shared = weights.get("transitions", np.zeros((num_labels, num_labels + 1)))
     used = np.unique(ids[ids < encoder.num_features]).tolist()
     texts = dict(zip(used, encoder.feature_names(used), strict=True))
+    values = sequences.values
+    values = np.ones(ids.shape) if values is None else np.asarray(values, float)
     names = (*encoder.labels, START)
     reasons = []
     for i, (token, label) in enumerate(zip(tokens, path, strict=True)):
         kept = [t for t in range(ids.shape[1]) if ids[i, t] < encoder.num_features]
-        parts = [_parts(weights, sequences, ids[i, t], t, before[i]) for t in kept]
+        parts = [
+            values[i, t] * _parts(weights, sequences, ids[i, t], t, before[i])
+            for t in kept
+        ]
         rows = [texts[ids[i, t]] for t in kept]
         rows.append(f"{names[before[i]]} > {names[label]}")
         parts.append(shared[:, before[i]])
@@ -142,7 +147,7 @@ def explain(
             for t in range(ids.shape[1]):
                 if t in sequences.space.first_order:
                     block = _block(weights, ids[i + 1, t], num_labels)
-                    parts.append(block[after, :num_labels])
+                    parts.append(values[i + 1, t] * block[after, :num_labels])
                     feature = texts.get(ids[i + 1, t], "")
                     rows.append(f"{feature} of the next token")
         table = np.array(parts, float)

@@ -55,8 +55,7 @@ def predict(weights: Weights, sequences: Sequences) -> np.ndarray:
     """
     labels = np.zeros(sequences.num_tokens, np.int32)
     for tokens, offsets in groups(weights, sequences):
-        ids = np.asarray(sequences.feature_ids)[tokens]
-        unary, pairwise = position_scores(weights, ids, sequences, offsets)
+        unary, pairwise = position_scores(weights, tokens, sequences, offsets)
         labels[tokens] = best_paths(unary, pairwise, offsets)
     return labels
 
@@ -73,8 +72,7 @@ def marginals(
     """
     result = np.zeros((sequences.num_tokens, sequences.space.num_labels))
     for tokens, offsets in groups(weights, sequences):
-        ids = np.asarray(sequences.feature_ids)[tokens]
-        unary, pairwise = position_scores(weights, ids, sequences, offsets)
+        unary, pairwise = position_scores(weights, tokens, sequences, offsets)
         result[tokens] = token_marginals(
             unary / temperature, pairwise / temperature, offsets
         )
@@ -138,7 +136,7 @@ def groups(
 
 def position_scores(
     weights: Weights,
-    ids: np.ndarray,
+    tokens: np.ndarray,
     sequences: Sequences,
     offsets: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -146,32 +144,43 @@ def position_scores(
 
     Args:
       weights: Arrays of the model by name.
-      ids: (n, num_templates) feature ids.
-      sequences: Corpus that they are from, for its sizes.
+      tokens: (n,) tokens of the corpus.
+      sequences: Corpus that they are from.
       offsets: Starts of their sentences; None takes the tokens as one sentence. Only a
         model with barred pairs asks where sentences end.
     """
     space = sequences.space
     num_labels = space.num_labels
     dtype = compact.dtype_of(weights)
+    ids = np.asarray(sequences.feature_ids)[tokens]
+    values = None
+    if sequences.values is not None:
+        values = np.asarray(sequences.values)[tokens].astype(dtype)
+
+    def times(rows: np.ndarray, t: int) -> np.ndarray:
+        if values is None:
+            return rows
+        return rows * values[:, t].reshape(-1, *(1,) * (rows.ndim - 1))
+
     unary = np.zeros((len(ids), num_labels), dtype)
     pairs: np.ndarray | None = None
     if "table" in weights:
         for t in space.zero_order:
-            unary += compact.read(weights, ids[:, t])[:, :num_labels]
+            unary += times(compact.read(weights, ids[:, t])[:, :num_labels], t)
         pairs = np.zeros((len(ids), num_labels, num_labels + 1), dtype)
         for t in space.first_order:
             _, left, right = split(compact.read(weights, ids[:, t]), num_labels)
+            left = times(left, t)
             for j in range(left.shape[1]):
                 pairs += left[:, j, :, None] * right[:, j, None, :]
         pairs *= weights["scale"]
     elif "zero" in weights:
         for t in space.zero_order:
-            unary += weights["zero"][ids[:, t]]
+            unary += times(weights["zero"][ids[:, t]], t)
     if "first" in weights:
         pairs = np.zeros((len(ids), num_labels, num_labels + 1), dtype)
         for t in space.first_order:
-            pairs += weights["first"][ids[:, t]]
+            pairs += times(weights["first"][ids[:, t]], t)
     shared = weights.get("transitions")
     if shared is None:
         shared = np.zeros((num_labels, num_labels + 1), dtype)
@@ -247,8 +256,8 @@ def k_best(
     results = []
     bounds = np.asarray(sequences.offsets).tolist()
     for start, end in itertools.pairwise(bounds):
-        ids = np.asarray(sequences.feature_ids)[start:end]
-        results.append(_k_best(*position_scores(weights, ids, sequences), k))
+        tokens = np.arange(start, end)
+        results.append(_k_best(*position_scores(weights, tokens, sequences), k))
     return results
 
 

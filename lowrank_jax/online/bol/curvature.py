@@ -54,10 +54,14 @@ def of_round(
     def one(n: jax.Array, total: jax.Array) -> jax.Array:
         place = differences.positions[n]
         ids = ids_of[place]
-        same = (ids_of[:, None, :] == ids[None, :, None]).sum(2).astype(dtype)
-        push = step * jnp.einsum("wf,wst->fst", same, moves)
+        same = ids_of[:, None, :] == ids[None, :, None]
+        times = same.sum(2).astype(dtype)
+        if example.values is not None:
+            value = example.values[:, columns].astype(dtype)
+            times = jnp.where(same, value[:, None, :], 0).sum(2)
+        push = step * jnp.einsum("wf,wst->fst", times, moves)
         is_earlier = (jnp.arange(window, dtype=jnp.int32) < place) & is_used
-        is_new = ~((same > 0) & is_earlier[:, None]).any(0)
+        is_new = ~(same.any(2) & is_earlier[:, None]).any(0)
         is_new = is_new & first_of_its_kind(ids) & (ids < space.num_features)
         rows = ids if state.params.rows is None else state.params.rows[ids]
         theta = bol_block.theta_of(state.blocks, rows, state.start, labels) - push

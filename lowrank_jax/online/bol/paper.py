@@ -94,6 +94,9 @@ def collect(
             ],
             axis=1,
         )
+        if here.values is not None:
+            value = here.values[jnp.array(space.first_order, jnp.int32)]
+            values = values * value.astype(step.dtype)[:, None]
         return pending.at[ids[:, None], index[None, :]].add(
             values, mode="promise_in_bounds"
         )
