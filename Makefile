@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test docs lint pytest clean constraints campaign mutants
+.PHONY: demo test docs lint pytest clean constraints campaign mutants results results-check
 
 demo: .venv/installed
 	$(BIN)/lowrank-jax demo --out demo-report
@@ -23,6 +23,14 @@ campaign: .venv/installed
 # Small faults planted in the core, each with the tests of its module.
 mutants: .venv/installed
 	$(BIN)/python -m tests.mutants --minutes $(MINUTES)
+
+# All tables and figures at full scale, with their minutes. A stopped run resumes.
+results: .venv/installed
+	$(BIN)/python -m experiments all --scale full --out docs/results
+
+# All at small scale; fails where a verdict is not the one that is kept.
+results-check: .venv/installed
+	$(BIN)/python -m experiments check
 
 docs: .venv/installed
 	$(BIN)/sphinx-build -W --keep-going -q -D run_pages=1 -b html docs docs/_build/html

@@ -1,14 +1,21 @@
 """``python -m experiments``: tables and figures of the papers, and benches.
 
     python -m experiments --list
-    python -m experiments NAME [--scale small|full] [--out DIR] [--resume]
+    python -m experiments NAME [--scale small|full] [--out DIR] [--fresh]
+    python -m experiments all [--scale small|full] [--out DIR] [--fresh]
+    python -m experiments check [--out DIR]
     python -m experiments bench-NAME [--json FILE]
 
 A table or figure writes its numbers (NAME.json), a table with the paper's numbers
-beside ours (NAME.md) and a plot (NAME.png) to a folder. A bench measures ours and the
-peers on the same work in one run, compilation apart. Run it with nothing else running.
+beside ours (NAME.md) and a plot (NAME.png) to a folder. A stopped run resumes where it
+was stopped, if the sources are the same: finished cells are kept in NAME.cells.json
+until the run has ended. `all` runs all tables and figures and says how long each took.
+`check` runs them at small scale and compares their verdicts with those that are kept in
+DIR/verdicts-small.json (default: docs/results). A bench measures ours and the peers on
+the same work in one run, compilation apart. Run it with nothing else running.
 
-Exit status: 0 done, 2 bad input (one sentence on standard error), 130 interrupted.
+Exit status: 0 done, 1 a verdict has changed, 2 bad input (one sentence on standard
+error), 130 interrupted.
 """
 
 import argparse
@@ -16,17 +23,22 @@ import importlib.util
 import json
 import os
 import pathlib
+import platform
 import sys
+import tempfile
 import time
+from typing import Any
 
 from experiments import catalogue
-from experiments.protocol import Experiment, Result, Setup
+from experiments.cells import Cells, sources
+from experiments.protocol import Experiment, Result, Setup, Verdict
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli import files, output
 
 __all__ = ["draw", "listing", "main"]
 
-_PARTS = ("rows", "protocols")  # names under which an interrupted run keeps its parts
+#: Verdicts at small scale that are kept, for `check`.
+KEPT_VERDICTS = "verdicts-small.json"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -72,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         help="small: minutes; full: as in the paper (default: small)",
     )
     add("--out", metavar="DIR", help="folder for the result (default: results)")
-    add("--resume", action="store_true", help="resume from DIR/NAME.partial.json")
+    add("--fresh", action="store_true", help="leave DIR/NAME.cells.json aside")
     add("--json", metavar="FILE", help="file for the numbers of a bench")
     files.add_data_dir(parser)
     return parser
@@ -83,50 +95,120 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         print(listing())
         return 0
+    if name == "all":
+        return _all(arguments)
+    if name == "check":
+        return _check(arguments)
     if name not in catalogue.NAMES:
         raise InputError(
-            f"`NAME` must be one of {', '.join(catalogue.NAMES)}, got {name!r}; "
-            "`python -m experiments --list` says what they are."
+            f"`NAME` must be all, check or one of {', '.join(catalogue.NAMES)}, got "
+            f"{name!r}; `python -m experiments --list` says what they are."
         )
     if name.startswith("bench-"):
         return _bench(name, arguments)
-    return _reproduce(name, arguments)
+    folder = _folder(arguments, name)
+    _reproduce(name, folder, arguments.scale or "small", arguments)
+    return 0
 
 
-def _reproduce(name: str, arguments: argparse.Namespace) -> int:
+def _folder(arguments: argparse.Namespace, name: str, default: str = "results") -> Any:
+    """Return the folder of results, which need not be there yet."""
     if arguments.json is not None:
-        raise InputError(f"`--json`: {name} writes {name}.json to --out; leave it out.")
-    folder = pathlib.Path(arguments.out or "results")
+        raise InputError(f"`--json`: {name} writes to --out; leave it out.")
+    folder = pathlib.Path(arguments.out or default)
     if not folder.is_dir() and (folder.exists() or folder.is_symlink()):
         raise InputError(
             f"--out {folder} is not a folder; name a new folder, or one that is there."
         )
     files.check_place(folder)
+    return folder
+
+
+def _tables() -> list[str]:
+    return [name for name in catalogue.NAMES if not name.startswith("bench-")]
+
+
+def _reproduce(
+    name: str, folder: pathlib.Path, scale: str, arguments: argparse.Namespace
+) -> Result:
+    """Run a table or figure and write its files; return the result."""
     experiment = catalogue.load(name)
     place = folder / name
-    unfinished = place.with_suffix(".partial.json")
-    setup = Setup(
-        scale=arguments.scale or "small",
-        data_dir=arguments.data_dir,
-        say=_say,
-        keep=lambda result: files.write_json(str(unfinished), result),
-    )
-    if arguments.resume:
-        if not experiment.can_resume:
-            raise InputError(f"`--resume`: {name} cannot be resumed; leave it out.")
-        setup = setup._replace(before=_read_unfinished(unfinished, setup.scale))
-    result = _timed(experiment, setup, f" --scale {setup.scale}")
+    cells = Cells(folder / f"{name}.cells.json", scale, is_fresh=arguments.fresh)
+    if cells.num_kept:
+        _say(f"{name}: {cells.num_kept} cells of {cells.path} are not run again")
+    setup = Setup(scale, arguments.data_dir, _say, cells)
+    result = experiment.run(setup) | _facts(f"{name} --scale {scale}") | cells.facts()
     result.setdefault("seed", 0)  # the first one if there are several
+    if experiment.verdicts is not None:
+        result["verdicts"] = experiment.verdicts(result)
+        for verdict in result["verdicts"]:
+            _say(f"{verdict['claim']}: {verdict['verdict']}")
     files.write_json(f"{place}.json", result)
-    unfinished.unlink(missing_ok=True)
     files.write_text(f"{place}.md", experiment.table(result))
     draw(experiment, result, place.with_suffix(".png"))
+    cells.path.unlink(missing_ok=True)
     print(f"wrote {place}.json, {place}.md and {place}.png")
+    return result
+
+
+def _all(arguments: argparse.Namespace) -> int:
+    """Run all tables and figures; results of these sources are not run again."""
+    folder, scale = _folder(arguments, "all"), arguments.scale or "small"
+    now, lines = sources(), []
+    for name in _tables():
+        try:
+            kept = json.loads((folder / f"{name}.json").read_text())
+            is_done = (kept["sources"], kept["scale"]) == (now, scale)
+        except (OSError, ValueError, KeyError, TypeError):
+            is_done = False
+        if is_done and not arguments.fresh:
+            result = kept
+        else:
+            result = _reproduce(name, folder, scale, arguments)
+        lines.append(f"{name:16} {result['seconds'] / 60:6.1f} minutes")
+        _say(lines[-1])
+    _say("\n".join(["", *lines]))
     return 0
 
 
+def _check(arguments: argparse.Namespace) -> int:
+    """Run all at small scale; status 1 if a verdict is not the one that is kept."""
+    if arguments.scale not in (None, "small"):
+        raise InputError("`--scale`: check runs at small scale; leave it out.")
+    kept_at = _folder(arguments, "check", "docs/results") / KEPT_VERDICTS
+    kept = json.loads(kept_at.read_text()) if kept_at.exists() else {}
+    found: dict[str, dict[str, str]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in _tables():
+            if catalogue.load(name).verdicts is None:
+                continue
+            result = _reproduce(name, pathlib.Path(folder), "small", arguments)
+            found[name] = _by_claim(result["verdicts"])
+    if not kept:
+        files.write_json(str(kept_at), found)
+        _say(f"wrote {kept_at}: the verdicts to compare with from now on")
+        return 0
+    changed = [
+        f"{name}: {claim}: {old} before, {found[name].get(claim, 'no verdict')} now"
+        for name, claims in kept.items()
+        if name in found
+        for claim, old in claims.items()
+        if found[name].get(claim) != old
+    ]
+    for line in changed:
+        print(f"experiments: {line}.", file=sys.stderr)
+    if not changed:
+        _say(f"{sum(map(len, found.values()))} verdicts are as kept in {kept_at}")
+    return 1 if changed else 0
+
+
+def _by_claim(verdicts: list[Verdict]) -> dict[str, str]:
+    return {verdict["claim"]: verdict["verdict"] for verdict in verdicts}
+
+
 def _bench(name: str, arguments: argparse.Namespace) -> int:
-    for option in ("scale", "out", "resume"):
+    for option in ("scale", "out", "fresh"):
         if getattr(arguments, option):
             raise InputError(
                 f"`--{option}`: {name} has one size and writes to --json alone; leave "
@@ -142,19 +224,23 @@ def _bench(name: str, arguments: argparse.Namespace) -> int:
                 f"{name} compares with {title}, which is not installed: "
                 "pip install 'lowrank_jax[bench]'."
             )
-    result = _timed(experiment, Setup(data_dir=arguments.data_dir, say=_say), "")
-    files.write_json(arguments.json, result)
+    began = time.perf_counter()
+    result = experiment.run(Setup(data_dir=arguments.data_dir, say=_say))
+    facts = {"seconds": time.perf_counter() - began, "sources": sources()}
+    files.write_json(arguments.json, result | _facts(name) | facts)
     return 0
 
 
-def _timed(experiment: Experiment, setup: Setup, options: str) -> Result:
-    """Run, and note the command, the seconds and the versions."""
-    began = time.perf_counter()
-    result = experiment.run(setup)
-    return result | {
-        "command": f"python -m experiments {experiment.name}{options}",
-        "seconds": time.perf_counter() - began,
+def _facts(command: str) -> Result:
+    """Return the command, the versions and the machine."""
+    return {
+        "command": f"python -m experiments {command}",
         "versions": output.versions(),
+        "machine": {
+            "num_cores": os.cpu_count(),
+            "architecture": platform.machine(),
+            "system": platform.system(),
+        },
     }
 
 
@@ -171,31 +257,6 @@ def draw(experiment: Experiment, result: Result, path: pathlib.Path) -> None:
 
 def _say(line: str) -> None:
     print(line, flush=True)
-
-
-def _read_unfinished(path: pathlib.Path, scale: str) -> Result:
-    """Read what an interrupted run kept."""
-    try:
-        kept = json.loads(path.read_text())
-    except OSError as error:
-        raise InputError(
-            f"{path}: nothing to resume ({error.strerror}); leave out `--resume`."
-        ) from None
-    except ValueError:
-        raise InputError(
-            f"{path}: not whole JSON; remove it and leave out `--resume`."
-        ) from None
-    is_kept = isinstance(kept, dict) and isinstance(kept.get("scale"), str)
-    if not is_kept or not any(isinstance(kept.get(name), list) for name in _PARTS):
-        raise InputError(
-            f"{path}: not what an interrupted run kept; remove it and leave out "
-            "`--resume`."
-        )
-    if kept["scale"] != scale:
-        raise InputError(
-            f"{path}: kept at `--scale {kept['scale']}`, not {scale}; give that scale."
-        )
-    return kept
 
 
 def listing() -> str:

@@ -5,7 +5,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["Bootstrap", "Mean", "answer", "mean_of", "verdict", "wilson"]
+from experiments.protocol import Verdict
+
+__all__ = ["Bootstrap", "Mean", "answer", "decide", "mean_of", "verdict", "wilson"]
 
 _NUM_SAMPLES = 2000
 
@@ -51,6 +53,32 @@ def verdict(difference: Mean) -> str:
     if difference.mean + difference.half < 0:
         return "worse"
     return "not told apart"
+
+
+def decide(claim: str, found: Mean, *, least: float = 0.0) -> Verdict:
+    """Decide the claim that a number is above `least`, by its interval.
+
+    A mean of one value has no interval, and its claim is not decided.
+
+    Args:
+      claim: The claim in words.
+      found: The number with its interval.
+      least: What the number must be above.
+    """
+    low, high = found.mean - found.half, found.mean + found.half
+    is_known = found.half > 0
+    return {
+        "claim": claim,
+        "value": found.mean,
+        "interval": [low, high] if is_known else None,
+        "verdict": (
+            "holds"
+            if is_known and low > least
+            else "fails"
+            if is_known and high < least
+            else "not decided"
+        ),
+    }
 
 
 def wilson(share: float, number: int) -> list[float]:

@@ -7,12 +7,12 @@ that the documentation can be made from kept results.
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Experiment", "Result", "Say", "Setup", "Status"]
+__all__ = ["Experiment", "Result", "Say", "Setup", "Status", "Verdict"]
 
 Status = Literal[
     "the paper's data", "a stand-in", "data made as in the paper", "made data"
@@ -21,8 +21,26 @@ Result = dict[str, Any]
 Say = Callable[[str], None]
 
 
-def _forget(result: Result) -> None:
-    """Keep nothing."""
+class Verdict(TypedDict):
+    """A claim and what a run says of it.
+
+    Attributes:
+      claim: The claim, in words that stand alone. It names the experiment's verdict.
+      value: The estimate, mostly a paired difference; None if the claim has no number.
+      interval: The 95 % interval of the estimate, or None.
+      verdict: ``"holds"`` if the whole interval is on the side of the claim,
+        ``"fails"`` if it is on the other side, else ``"not decided"``.
+    """
+
+    claim: str
+    value: float | None
+    interval: list[float] | None
+    verdict: Literal["holds", "fails", "not decided"]
+
+
+def _compute(name: str, compute: Callable[[], Any]) -> Any:
+    """Compute a cell and keep nothing."""
+    return compute()
 
 
 class Setup(NamedTuple):
@@ -33,15 +51,15 @@ class Setup(NamedTuple):
         one size.
       data_dir: Folder of the data sets, as `data.find` takes it.
       say: Takes one line of progress.
-      keep: Takes the result so far. It is written to a file for ``--resume``.
-      before: Result that an interrupted run kept. Its parts are not run again.
+      cell: Takes the name of a part of the run and a function that computes the part
+        as plain JSON. Returns the part, which is computed once: a stopped run that is
+        begun again has its finished cells (`experiments.cells`).
     """
 
     scale: str = "small"
     data_dir: Path | str | None = None
     say: Say = print
-    keep: Callable[[Result], None] = _forget
-    before: Result | None = None
+    cell: Callable[[str, Callable[[], Any]], Any] = _compute
 
     @property
     def is_full(self) -> bool:
@@ -61,7 +79,7 @@ class Experiment(NamedTuple):
       table: Returns the result as Markdown, the paper's numbers beside ours.
       picture: Draws the result into an empty figure; None if there is nothing to draw.
       needs: Names of peers by module. Without them a bench cannot run.
-      can_resume: True if `run` reads `Setup.before`.
+      verdicts: Returns the claims that a result decides, from the result alone.
     """
 
     name: str
@@ -72,4 +90,4 @@ class Experiment(NamedTuple):
     table: Callable[[Result], str]
     picture: "Callable[[Figure, Result], None] | None" = None
     needs: Mapping[str, str] = {}
-    can_resume: bool = False
+    verdicts: Callable[[Result], list[Verdict]] | None = None

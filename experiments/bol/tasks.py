@@ -17,21 +17,19 @@ import dataclasses
 import functools
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
-from experiments.bol import fig3, table1
-from experiments.intervals import mean_of, verdict
-from experiments.protocol import Experiment, Result, Setup
+from experiments.bol import fig3, table1, tagging
+from experiments.bol.tagging import Method
+from experiments.protocol import Experiment, Result, Setup, Verdict
 from experiments.tables import markdown
-from lowrank_jax import data, features, loops, models, online, streams
+from lowrank_jax import data, features, online
 from lowrank_jax.data.characters import character_columns
-from lowrank_jax.data.sequences import Sequences
-from lowrank_jax.estimators import labelling
 
-__all__ = ["EXPERIMENT", "normalised", "reduced"]
+__all__ = ["EXPERIMENT", "normalised", "reduced", "tenths"]
 
 _WORDS = "\n".join(
     f"U{i:02}:{text}"
@@ -43,13 +41,12 @@ _WORDS = "\n".join(
         ]
     )
 )
-#: Each method: module, orders.
-METHODS = {
-    "sp, first order": (online.perceptron, "first"),
-    "sp, 0-order": (online.perceptron, "zero"),
-    "Algorithm 2, first order": (online.bol, "first"),
-    "block, first order": (online.bol, "first"),
-}
+METHODS = (
+    "sp, first order",
+    "sp, 0-order",
+    "Algorithm 2, first order",
+    "block, first order",
+)
 #: Pairs whose difference is shown; of each a name and a form.
 CLAIMS = (
     ("Algorithm 2, first order", "last", "sp, first order", "last"),
@@ -72,7 +69,7 @@ class Task(NamedTuple):
 
     Attributes:
       draw: Returns the sentences of a seed.
-      template: Text of the template.
+      template: The template.
       score: Score of labels, in percent.
       num_passes: Passes at full scale.
       methods: Names of the methods to run.
@@ -80,7 +77,7 @@ class Task(NamedTuple):
     """
 
     draw: Callable[[int], Draw]
-    template: str
+    template: features.Template
     score: Callable[[np.ndarray, data.Corpus], float]
     num_passes: int
     methods: tuple[str, ...]
@@ -120,18 +117,12 @@ def _split(corpus: data.Corpus, num_train: int, num_test: int) -> Callable[[int]
 def tasks(setup: Setup) -> dict[str, Task]:
     """Read the data of all tasks; small: a tenth of the sentences."""
     part = 1 if setup.is_full else 10
-    characters = features.read_template("segmentation-folded").to_text()
+    characters = features.read_template("segmentation-folded")
 
     def find(name: str) -> Any:
         return data.find(name, setup.data_dir)
 
-    def segmented(name: str) -> data.Corpus:
-        return data.read_segmentation(find(f"sighan2005/{name}.xz"), tagged=False)
-
-    pku_test = segmented("pku_test_gold.utf8")
-    pku = segmented("pku_training_subset10pct.utf8")
-    msr = segmented("msr_training_subset10pct_normalised.utf8")
-    msr_test = _normalised_corpus(segmented("msr_test_gold.utf8"))
+    (pku, pku_test), (msr, msr_test) = tenths(setup.data_dir).values()
     chunks = data.read_conll(find("conll2000/train.txt.xz"))
     chunks_test = data.read_conll(find("conll2000/test.txt.xz"))
     letters = data.read_nettalk(find("nettalk/nettalk.data.xz"))
@@ -147,10 +138,11 @@ def tasks(setup: Setup) -> dict[str, Task]:
         return Draw(_split(chunks, 894 // part, 1)(seed).train, chunks_test)
 
     of_pku, of_msr = Draw(pku, pku_test), Draw(msr, msr_test)
-    every, few = tuple(METHODS), (1.0, 3.0)
+    every, few = METHODS, (1.0, 3.0)
     word, chunk = table1.score, fig3.score
-    chunking = features.read_template("chunking").to_text()
-    phonemes = features.read_template("nettalk").to_text()
+    chunking = features.read_template("chunking")
+    phonemes = features.read_template("nettalk")
+    words_alone = features.parse_template(_WORDS + "\nB", "words")
     words = _split(letters, 1000 // part, 3000 // part)
     sentences = _split(brown, 573 // part, 1500 // part)
     found = {
@@ -158,7 +150,7 @@ def tasks(setup: Setup) -> dict[str, Task]:
         "tenth of pku": Task(lambda _: of_pku, characters, word, 20, every, few),
         "tenth of CoNLL-2000": Task(chunked, chunking, chunk, 10, every, (0.3, 1.0)),
         "Brown, 573 sentences": Task(
-            sentences, _WORDS + "\nB", accuracy, 8, every[:3], (0.3, 1.0)
+            sentences, words_alone, accuracy, 8, every[:3], (0.3, 1.0)
         ),
         "tenth of msr": Task(lambda _: of_msr, characters, word, 20, every, few),
     }
@@ -166,6 +158,22 @@ def tasks(setup: Setup) -> dict[str, Task]:
         del found["Brown, 573 sentences"]
         setup.say(f"{file} is not there: Brown is left out")
     return found
+
+
+def tenths(
+    data_dir: Path | str | None,
+) -> dict[str, tuple[data.Corpus, data.Corpus]]:
+    """Read the tenths of the official files of SIGHAN-2005, each with its test."""
+
+    def read(name: str) -> data.Corpus:
+        path = data.find(f"sighan2005/{name}.utf8.xz", data_dir)
+        return data.read_segmentation(path, tagged=False)
+
+    msr_test = _normalised_corpus(read("msr_test_gold"))
+    return {
+        "tenth of pku": (read("pku_training_subset10pct"), read("pku_test_gold")),
+        "tenth of msr": (read("msr_training_subset10pct_normalised"), msr_test),
+    }
 
 
 def _normalised_corpus(corpus: data.Corpus) -> data.Corpus:
@@ -180,98 +188,83 @@ def _normalised_corpus(corpus: data.Corpus) -> data.Corpus:
     return data.Corpus(columns, labels, offsets, corpus.source)
 
 
-@functools.lru_cache(maxsize=2)
-def encode(draw: Draw, template: str) -> tuple[features.Encoder, Sequences, Sequences]:
-    """Return the features of a draw, once for all methods."""
-    parsed = features.parse_template(template, "template")
-    encoder, train = features.Encoder.fit_transform(draw.train, parsed)
-    return encoder, train, encoder.transform(draw.test, unseen_label="ignore")
+def method(name: str, task: Task, num_labels: int) -> Method:
+    """Return a learner with the settings of the task.
 
-
-@functools.lru_cache
-def _learner(name: str, starts: tuple[float, float], num_labels: int) -> Any:
-    """Return a learner; equal arguments give the same one, and compile once."""
+    Args:
+      name: One of `METHODS`.
+      task: The task, which has the starts.
+      num_labels: Number of labels. Pairs are exact if there are at most 16.
+    """
     settings: dict[str, Any] = {}
     if name.startswith("Algorithm 2"):
-        settings = {"variant": "paper", "num_inner_steps": 2, "start": starts[0]}
+        settings = {"variant": "paper", "num_inner_steps": 2, "start": task.starts[0]}
     elif name.startswith("block"):
-        settings = {"averaging": "weights", "start": starts[1]}
+        settings = {"averaging": "weights", "start": task.starts[1]}
         settings["num_power_steps"] = 0 if num_labels <= 16 else 4
-    return METHODS[name][0].learner(**settings)
+    module = online.perceptron if name.startswith("sp") else online.bol
+    return Method(name, module, settings, "zero" if "0-order" in name else "first")
 
 
-def fit(task: Task, draw: Draw, name: str, seed: int, num_passes: int) -> dict:
-    """Train one method once; return the scores of its last iterate and its mean."""
-    module, orders = METHODS[name]
-    encoder, sequences, test = encode(draw, task.template)
-    template = features.parse_template(task.template, "template")
-    space = dataclasses.replace(
-        encoder.space,
-        orders=features.with_orders(template, orders).orders,
-        has_transitions=template.has_transitions and orders == "zero",
-    )
-    stream = streams.sentences.stream(dataclasses.replace(sequences, space=space))
-    others = streams.sentences.stream(dataclasses.replace(test, space=space))
-    learner = _learner(name, task.starts, space.num_labels)
-    seconds, mistakes = 0.0, 0
-    key = jax.random.key(seed)
-    for done in loops.passes(learner, stream, key=key, num_passes=num_passes):
-        seconds += done.seconds
-        mistakes += int(done.trace.is_mistake.sum())
-    predict = jax.jit(labelling.predict, static_argnums=0)
-    found: dict[str, Any] = {"seconds": seconds, "mistakes": mistakes}
-    found["labels"] = space.num_labels
-    last, mean = done.state.params, jax.jit(module.final_params)(done.state)
-    for form, params in (("last", last), ("mean", mean)):
-        is_linear = isinstance(params, models.linear.Params)
-        model = models.linear if is_linear else models.bilinear
-        ids = np.asarray(predict(model.scores, params, others))
-        found[form] = task.score(np.array(encoder.labels)[ids], draw.test)
-    return found
+def fit(
+    task: Task, made: Callable[[], tagging.Task], name: str, seed: int, num_passes: int
+) -> dict[str, Any]:
+    """Train one method once; return the scores of its last iterate and its mean.
+
+    Args:
+      task: The task.
+      made: Returns the features of the draw.
+      name: One of `METHODS`.
+      seed: Seed of the shuffles.
+      num_passes: Number of passes.
+    """
+    one = method(name, task, made().encoder.space.num_labels)
+    found = tagging.fit(one, made(), seed=seed, num_passes=num_passes)
+    return found | {"mistakes": sum(found["mistakes"])}
 
 
 def run(setup: Setup) -> Result:
-    """Train and score all methods on all tasks; kept after each task."""
-    result: Result = setup.before or {
-        "experiment": "bol-tasks",
-        "scale": setup.scale,
-        "seeds": 5 if setup.is_full else 2,
-        "rows": [],
-    }
-    finished = {row["task"] for row in result["rows"]}
+    """Train and score all methods on all tasks; small: a tenth of the sentences."""
+    num_seeds = 5 if setup.is_full else 2
+    rows = []
     for name, task in tasks(setup).items():
-        if name in finished:
-            continue
         num_passes = task.num_passes if setup.is_full else 2
-        runs: dict[str, list[dict]] = {method: [] for method in task.methods}
-        for seed in range(result["seeds"]):
+        runs: dict[str, list[dict[str, Any]]] = {each: [] for each in task.methods}
+        for seed in range(num_seeds):
             draw = task.draw(seed)
-            for method in task.methods:
-                found = fit(task, draw, method, seed, num_passes)
-                runs[method].append(found)
+            made = functools.cache(
+                functools.partial(
+                    tagging.make_task, draw.train, draw.test, task.template, task.score
+                )
+            )
+            for each in task.methods:
+                found = setup.cell(
+                    f"{name}, {seed}, {each}",
+                    functools.partial(fit, task, made, each, seed, num_passes),
+                )
+                runs[each].append(found)
                 setup.say(
-                    f"{name:22} {seed} {method:26} last {found['last']:.2f} "
+                    f"{name:22} {seed} {each:26} last {found['last']:.2f} "
                     f"mean {found['mean']:.2f}  {found['seconds']:.1f} s"
                 )
         labels = runs[task.methods[0]][0]["labels"]
         row = {"task": name, "labels": labels, "passes": num_passes, "runs": runs}
-        result["rows"].append(row | {"claims": _claims(runs)})
-        setup.keep(result)
-    return result
+        rows.append(row | {"claims": tagging.differences(runs, CLAIMS)})
+    return {
+        "experiment": "bol-tasks",
+        "scale": setup.scale,
+        "seeds": num_seeds,
+        "rows": rows,
+    }
 
 
-def _claims(runs: dict[str, list[dict]]) -> list[dict[str, Any]]:
-    """Return paired differences over seeds with their intervals."""
-    claims = []
-    for ours, form, other, its_form in CLAIMS:
-        if ours not in runs:
-            continue
-        pairs = zip(runs[ours], runs[other], strict=True)
-        found = mean_of([a[form] - b[its_form] for a, b in pairs])
-        names = {"method": f"{ours}, {form}", "over": f"{other}, {its_form}"}
-        numbers = {"difference": found.mean, "half": found.half}
-        claims.append(names | numbers | {"verdict": verdict(found)})
-    return claims
+def verdicts(result: Result) -> list[Verdict]:
+    """Return the claims of each task."""
+    return [
+        found
+        for row in result["rows"]
+        for found in tagging.decided(row["task"], row["claims"])
+    ]
 
 
 def table(result: Result) -> str:
@@ -339,5 +332,5 @@ EXPERIMENT = Experiment(
     run,
     table,
     picture,
-    can_resume=True,
+    verdicts=verdicts,
 )

@@ -69,7 +69,6 @@ def run(setup: Setup) -> Result:
             f"{plain['k'][-1]} iterations, F {plain['objective'][-1]:.4f}"
         )
         say(plain["assumptions"])
-        setup.keep(result)
         result["paper_strengths"] = _paper_strengths(labelled)
         say(result["paper_strengths"]["words"])
         result["runs"], limit = [], None
@@ -81,7 +80,6 @@ def run(setup: Setup) -> Result:
                 f"{found['predicted_rate']:.6f}; distance to the limit at the end "
                 f"{found['to_limit'][-1]:.1e}"
             )
-            setup.keep(result)
     return result
 
 

@@ -102,8 +102,8 @@ def run(setup: Setup) -> Result:
         "rows": [],
     }
     for size in sizes:
-        result["rows"] += size_rows(size, num_seeds, setup.say)
-        setup.keep(result)
+        rows = partial(size_rows, size, num_seeds, setup.say)
+        result["rows"] += setup.cell(f"size {size}", rows)
     result["stream"] = stream_ratio(matrices_of(sizes[-1], 0), setup.say)
     return result
 

@@ -16,6 +16,7 @@ is stopped at q <= 1e-5 or 1000 iterations, as the other convex fits are. BLR an
 stop as in the paper, at q <= 1e-3 or 500 sweeps.
 """
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -86,16 +87,17 @@ def run(setup: Setup) -> Result:
     folds = selection.fold_weights(codes[is_train], num_folds=num_folds)
     task = Task(x, codes, is_train, folds)
     result["official"] = official = []
-    for method, found in tasks.evaluate_all(methods(fine, num_strengths), task):
-        row = {"method": method.name} | found
-        row["paper"] = method.paper
+    paper = {method.name: method.paper for method in methods(fine, num_strengths)}
+    evaluate = partial(tasks.evaluate_by_name, methods(fine, num_strengths), task)
+    for name, found in setup.cell("official split", evaluate).items():
+        row = {"method": name} | found
+        row["paper"] = paper[name]
         row["interval"] = wilson(row["accuracy"], result["num_test"])
         official.append(row)
         setup.say(
-            f"official split: {method.name:10} accuracy {row['accuracy']:.3f}  "
+            f"official split: {name:10} accuracy {row['accuracy']:.3f}  "
             f"AUC {row['auc']:.3f}  {row['choice']}"
         )
-        setup.keep(result)
 
     runs: dict[str, list[dict[str, Any]]] = {}
     for repetition in range(num_repetitions):
@@ -107,13 +109,13 @@ def run(setup: Setup) -> Result:
         )
         task = Task(x, codes, is_train, folds)
         line = []
-        for method, found in tasks.evaluate_all(methods(coarse, num_strengths), task):
-            runs.setdefault(method.name, []).append(found)
-            line.append(f"{method.name} {found['accuracy']:.2f}")
+        evaluate = partial(tasks.evaluate_by_name, methods(coarse, num_strengths), task)
+        for name, found in setup.cell(f"split {repetition}", evaluate).items():
+            runs.setdefault(name, []).append(found)
+            line.append(f"{name} {found['accuracy']:.2f}")
         setup.say(f"split {repetition + 1} of {num_repetitions}: " + ", ".join(line))
         if repetition:
             result |= summary(runs, result["num_test"] / num_train)
-            setup.keep(result)
     return result
 
 

@@ -96,22 +96,21 @@ def run(setup: Setup) -> Result:
         "data": "COIL-20, stand-in for ALOI; scikit-learn's digits",
         "num_objects": int(codes.max()) + 1,
         "repetitions": num_repetitions,
-        "protocols": list(setup.before["protocols"]) if setup.before else [],
+        "protocols": [],
     }
-    done = {protocol["name"] for protocol in result["protocols"]}
     for name, make in protocols.items():
-        if name in done:
-            continue
         runs: dict[str, list[dict[str, Any]]] = {}
         for repetition, task in enumerate(make()):
+            evaluate = functools.partial(
+                tasks.evaluate_by_name, methods(num_strengths), task
+            )
             line = []
-            for method, found in tasks.evaluate_all(methods(num_strengths), task):
-                runs.setdefault(method.name, []).append(found)
-                line.append(f"{method.name} {found['accuracy']:.3f}")
+            for method, found in setup.cell(f"{name}, {repetition}", evaluate).items():
+                runs.setdefault(method, []).append(found)
+                line.append(f"{method} {found['accuracy']:.3f}")
             count = f"{repetition + 1} of {num_repetitions}"
             setup.say(f"{name}, {count}: " + ", ".join(line))
         result["protocols"].append(summary(name, runs))
-        setup.keep(result)
     return result
 
 
@@ -250,5 +249,4 @@ EXPERIMENT = Experiment(
     run,
     table,
     picture,
-    can_resume=True,
 )

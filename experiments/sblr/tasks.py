@@ -120,6 +120,13 @@ def evaluate_all(
         yield method, found
 
 
+def evaluate_by_name(
+    methods: Sequence[Method], task: Task
+) -> dict[str, dict[str, Any]]:
+    """Return what `evaluate_all` finds, by the name of the method."""
+    return {method.name: found for method, found in evaluate_all(methods, task)}
+
+
 def _groups(method: Method, codes: np.ndarray, num_classes: int) -> list[np.ndarray]:
     """Return the targets (n, m) of each model that the method fits."""
     marks = codes[:, None] == np.arange(num_classes)[None]

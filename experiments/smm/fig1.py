@@ -56,9 +56,9 @@ def run(setup: Setup) -> Result:
     """Train and score all methods at all sizes.
 
     Small has one split of three, the first three sizes, fewer settings and iterations,
-    and the quicker methods. The rows of an interrupted run are not run again.
+    and the quicker methods.
     """
-    is_full, say, before = setup.is_full, setup.say, setup.before
+    is_full, say = setup.is_full, setup.say
     corpus = words.read_words(setup.data_dir)
     result: Result = {
         "experiment": "smm-fig1",
@@ -66,41 +66,45 @@ def run(setup: Setup) -> Result:
         "splits": 3 if is_full else 1,
         "sizes": list(NUM_WORDS if is_full else NUM_WORDS[:3]),
         "checkpoints": list(CHECKPOINTS if is_full else (25, 50)),
-        "rows": list(before["rows"]) if before else [],
+        "rows": [],
     }
-    done = {(r["split"], r["num_words"], r["method"]) for r in result["rows"]}
     for seed in range(result["splits"]):
         split = words.draw_split(corpus, seed)
         for size in result["sizes"]:
             # Each method of a size shares the words laid out for decoding.
             task = functools.cache(functools.partial(words.make_task, split, size))
             for name, fit in _methods(is_full).items():
-                if (seed, size, name) in done:
-                    continue
                 many = MANY_LATENT if name == LATENT else MANY
-                began = time.perf_counter()
-                row = {"split": seed, "num_words": size, "method": name}
-                row |= fit(
-                    _Given(
-                        split=split,
-                        size=size,
-                        seed=seed,
-                        task=task,
-                        checkpoints=result["checkpoints"],
-                        chosen=_row_of(result["rows"], seed, many, name),
-                        say=say,
-                    )
+                given = _Given(
+                    split=split,
+                    size=size,
+                    seed=seed,
+                    task=task,
+                    checkpoints=result["checkpoints"],
+                    chosen=_row_of(result["rows"], seed, many, name),
+                    say=say,
                 )
-                result["rows"].append(row | {"seconds": time.perf_counter() - began})
+                found = setup.cell(
+                    f"{seed}, {size}, {name}", functools.partial(_timed, fit, given)
+                )
+                row = {"split": seed, "num_words": size, "method": name} | found
+                result["rows"].append(row)
                 say(
                     f"split {seed} {size:6,} words {name:28} "
                     f"development {row['development']:.2f} test {row['test']:.2f}"
                 )
-                setup.keep(result)
     result |= _summary(result["rows"])
     for claim in result["claims"]:
         say(f"{claim['claim']}: {claim['found']}: {claim['answer']}")
     return result
+
+
+def _timed(
+    fit: Callable[["_Given"], dict[str, Any]], given: "_Given"
+) -> dict[str, Any]:
+    """Fit, and note the seconds."""
+    began = time.perf_counter()
+    return fit(given) | {"seconds": time.perf_counter() - began}
 
 
 class _Given(NamedTuple):
@@ -322,5 +326,4 @@ EXPERIMENT = Experiment(
     run,
     table,
     picture,
-    can_resume=True,
 )

@@ -6,6 +6,7 @@ the number of iterations and the iterate are chosen on the development words. Al
 methods, the unregularised one too, choose from the same lists.
 """
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -58,18 +59,22 @@ def run(setup: Setup) -> Result:
                 settings = [
                     Setting(regulariser, strength, c, unfolding) for c in step_sizes
                 ]
-                best, _ = words.choose(settings, task, checkpoints, say)
-                row = {"split": split, "method": name, **best.summary()}
-                result["rows"].append(row)
+                choose = functools.partial(_best, settings, task, checkpoints, say)
+                best = setup.cell(f"{split}, {name}, {strength:g}", choose)
+                result["rows"].append({"split": split, "method": name, **best})
                 say(
                     f"split {split} {name:18} tau {strength:<6g} "
-                    f"development {best.development:.2f}, gap {best.gap:.3f}"
+                    f"development {best['development']:.2f}, gap {best['gap']:.3f}"
                 )
-            setup.keep(result)
     result |= _summary(result["rows"], num_splits)
     for claim in result["claims"]:
         say(f"{claim['claim']}: {claim['found']}: {claim['answer']}")
     return result
+
+
+def _best(*given: Any) -> dict[str, Any]:
+    """Return the best of some settings, without its model."""
+    return words.choose(*given)[0].summary()
 
 
 def _summary(rows: list[dict[str, Any]], num_splits: int) -> dict[str, Any]:

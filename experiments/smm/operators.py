@@ -14,7 +14,7 @@ made an automaton; step size and iterations are the same for all.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -68,7 +68,8 @@ def run(setup: Setup) -> Result:
     for seed in range(num_splits):
         split = words.draw_split(corpus, seed)
         for name, method in methods.items():
-            for row in _rows(split, method, setup.say):
+            make = functools.partial(_rows, split, method, setup.say)
+            for row in setup.cell(f"{seed}, {name}", make):
                 rows.append({"split": seed, "method": name, **row})
                 setup.say(
                     f"split {seed} {name:15} {row['states']:4} states, "
@@ -147,8 +148,8 @@ def _jit(cut: Callable[[Any, int], operators.Operators]) -> Any:
     return jax.jit(cut, static_argnums=1)
 
 
-def _rows(split: Split, method: _Method, say: Say) -> Iterator[dict[str, Any]]:
-    """Yield one row per rank."""
+def _rows(split: Split, method: _Method, say: Say) -> list[dict[str, Any]]:
+    """Return one row per rank."""
     task = words.make_task(split, NUM_WORDS, has_end=method.has_end)
     best = words.Best()
     for strength in method.strengths:
@@ -158,12 +159,13 @@ def _rows(split: Split, method: _Method, say: Say) -> Iterator[dict[str, Any]]:
         best = best.or_better(found, {"strength": strength}, params)
     params = best.params
     table_test = _accuracy(method.table(params), task.test)
+    rows = []
     for rank in RANKS:
         if rank > task.alphabet.num_symbols:
             break
         model = method.cut(params, rank)
         scores = _trigram_table(model, lower_orders=method.has_lower_orders)
-        yield {
+        row = {
             "rank": rank,
             "states": int(model.alpha.shape[0]),
             "weights": operators.num_weights(model),
@@ -173,6 +175,8 @@ def _rows(split: Split, method: _Method, say: Say) -> Iterator[dict[str, Any]]:
             "development": best.development,
             **best.setting,
         }
+        rows.append(row)
+    return rows
 
 
 _trigram_table = jax.jit(operators.trigram_table, static_argnames="lower_orders")

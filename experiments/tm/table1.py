@@ -110,7 +110,6 @@ def run(setup: Setup) -> Result:
             found.append(trained)
             rows.append(_row(trained))
             say(_line(trained))
-            setup.keep(result)
     rules = steps.run(task, how.sizes[0], 3, how.num_passes, say)
     answers = findings.answers(found, test.lists.num_lists)
     for name, item in answers.items():

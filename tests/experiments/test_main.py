@@ -6,8 +6,9 @@ import types
 
 import pytest
 
-from experiments import catalogue
+from experiments import catalogue, cells
 from experiments.__main__ import listing, main
+from experiments.intervals import Mean, decide
 from experiments.protocol import Experiment
 from tests.cli.conftest import Done
 
@@ -33,22 +34,28 @@ def refused(done, *words) -> None:
 
 
 class Toy:
-    """An experiment of three rows that stops after two, the first time."""
+    """An experiment of three cells that stops after two, the first time."""
 
     def __init__(self):
         self.num_runs = 0
+        self.value = 1.0
 
     def run(self, setup):
         self.num_runs += 1
-        rows = list(setup.before["rows"]) if setup.before else []
-        result = {"scale": setup.scale, "rows": rows}
-        for number in range(len(rows), 3):
-            if self.num_runs == 1 and number == 2:
-                raise KeyboardInterrupt
-            setup.say(f"row {number}")
-            rows.append({"number": number})
-            setup.keep(result)
-        return result
+        rows = []
+        for number in range(3):
+
+            def compute(number=number):
+                if self.num_runs == 1 and number == 2:
+                    raise KeyboardInterrupt
+                setup.say(f"row {number}")
+                return (number, {number: "row"})  # JSON: a list, a key that is text
+
+            rows.append(setup.cell(f"row {number}", compute))
+        return {"scale": setup.scale, "rows": rows, "value": self.value}
+
+    def verdicts(self, result):
+        return [decide("the toy is above 0", Mean(result["value"], 0.5))]
 
 
 def add(monkeypatch, name, experiment):
@@ -69,7 +76,7 @@ def toy(monkeypatch):
         made.run,
         lambda result: f"{len(result['rows'])} rows\n",
         lambda figure, result: figure.subplots().plot([1, 2]),
-        can_resume=True,
+        verdicts=made.verdicts,
     )
     add(monkeypatch, "bol-toy", experiment)
     return made
@@ -79,28 +86,77 @@ def test_an_interrupted_experiment_resumes_where_it_stopped(toy, run, tmp_path):
     out = ("--out", tmp_path)
     stopped = run("bol-toy", *out)
     assert stopped.status == 130 and stopped.err == "experiments: interrupted.\n"
-    kept = tmp_path / "bol-toy.partial.json"
-    assert len(json.loads(kept.read_text())["rows"]) == 2
-    refused(run("bol-toy", "--resume", "--scale", "full", *out), "--scale")
-    done = run("bol-toy", "--resume", *out)
+    kept = tmp_path / "bol-toy.cells.json"
+    assert set(json.loads(kept.read_text())["cells"]) == {"row 0", "row 1"}
+    refused(run("bol-toy", "--scale", "full", *out), kept, "--scale small", "--fresh")
+    done = run("bol-toy", *out)
     assert done.status == 0 and "row 2" in done.out and "row 1" not in done.out
     found = json.loads((tmp_path / "bol-toy.json").read_text())
-    assert [row["number"] for row in found["rows"]] == [0, 1, 2]
+    assert found["rows"] == [[n, {str(n): "row"}] for n in range(3)]
     assert found["command"] == "python -m experiments bol-toy --scale small"
+    assert found["sessions"] == 2 and found["seconds"] > 0
+    assert found["sources"] == cells.sources() and found["machine"]["num_cores"]
+    assert found["verdicts"][0]["verdict"] == "holds"
     assert (tmp_path / "bol-toy.md").read_text() == "3 rows\n"
     assert not kept.exists()
-    refused(run("bol-toy", "--resume", *out), kept, "nothing to resume")
-    kept.write_text("{")
-    refused(run("bol-toy", "--resume", *out), kept, "not whole")
-    for text in ("{}", "[]", "3", '{"scale": "small"}', '{"scale": 1, "rows": []}'):
+    for text in ("{", "{}", "[]", "3", '{"head": {"scale": "small"}, "cells": {}}'):
         kept.write_text(text)
-        done = run("bol-toy", "--resume", *out)
-        refused(done, kept, "not what an interrupted run kept", "leave out")
+        refused(run("bol-toy", *out), kept, "not the cells of a stopped run", "--fresh")
+    assert run("bol-toy", "--fresh", *out).status == 0
+
+
+def test_cells_of_other_sources_are_refused(toy, run, tmp_path, monkeypatch):
+    out = ("--out", tmp_path)
+    assert run("bol-toy", *out).status == 130
+    changed = cells.sources() | {"lowrank_jax": "another"}
+    monkeypatch.setattr(cells, "sources", lambda: changed)
+    refused(run("bol-toy", *out), "other sources (lowrank_jax have", "--fresh")
+    done = run("bol-toy", "--fresh", *out)
+    assert done.status == 0 and "row 0" in done.out
+
+
+def test_the_hash_of_the_sources_follows_a_changed_file(tmp_path, monkeypatch):
+    (tmp_path / "one.py").write_text("1\n")
+    monkeypatch.setattr(cells.lowrank_jax, "__file__", str(tmp_path / "__init__.py"))
+    before = cells.sources()
+    assert cells.sources() == before
+    (tmp_path / "one.py").write_text("2\n")
+    after = cells.sources()
+    assert after["lowrank_jax"] != before["lowrank_jax"]
+    assert after["experiments"] == before["experiments"]
+
+
+def test_all_says_how_long_each_takes_and_runs_nothing_twice(
+    toy, run, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(catalogue, "NAMES", ("bol-toy", "bench-tm"))
+    toy.num_runs = 1
+    out = ("--out", tmp_path)
+    done = run("all", *out)
+    assert done.status == 0 and "minutes" in done.out and toy.num_runs == 2
+    assert run("all", *out).status == 0 and toy.num_runs == 2
+    assert run("all", "--fresh", *out).status == 0 and toy.num_runs == 3
+    assert run("all", "--scale", "full", *out).status == 0 and toy.num_runs == 4
+
+
+def test_check_fails_where_a_verdict_has_changed(toy, run, tmp_path, monkeypatch):
+    monkeypatch.setattr(catalogue, "NAMES", ("bol-toy",))
+    toy.num_runs = 1
+    out = ("--out", tmp_path)
+    first = run("check", *out)
+    assert first.status == 0 and "wrote" in first.out
+    kept = json.loads((tmp_path / "verdicts-small.json").read_text())
+    assert kept == {"bol-toy": {"the toy is above 0": "holds"}}
+    assert run("check", *out).status == 0
+    for value, verdict in ((-1.0, "fails"), (0.2, "not decided")):
+        toy.value = value
+        done = run("check", *out)
+        assert done.status == 1 and f"holds before, {verdict} now" in done.err
+    refused(run("check", "--scale", "full", *out), "--scale")
 
 
 def test_a_refusal_leaves_no_folder_behind(toy, run, tmp_path):
     out = ("--out", tmp_path / "new" / "results")
-    refused(run("bol-toy", "--resume", *out), "nothing to resume")
     refused(run("table9", *out), "table9")
     refused(run("bol-toy", "--json", tmp_path / "found.json", *out), "--json")
     plain = tmp_path / "plain"
@@ -114,9 +170,7 @@ def test_a_refusal_leaves_no_folder_behind(toy, run, tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_what_cannot_be_resumed_says_so(run, tmp_path):
-    done = run("sblr-fig3", "--resume", "--out", tmp_path)
-    refused(done, "--resume", "sblr-fig3 cannot be resumed")
+def test_a_name_that_is_not_there_is_named(run, tmp_path):
     refused(run("table9", "--out", tmp_path), "table9", "bol-fig3")
     refused(run("--out", tmp_path), "NAME", "--list")
 
@@ -133,7 +187,7 @@ def test_a_bench_writes_its_figures_and_wants_its_peers(monkeypatch, run, tmp_pa
     assert done.status == 0 and done.out == "1 s\n"
     found = json.loads(file.read_text())
     assert found["found"] == 1 and found["command"] == "python -m experiments bench-toy"
-    for option in (("--scale", "full"), ("--out", tmp_path), ("--resume",)):
+    for option in (("--scale", "full"), ("--out", tmp_path), ("--fresh",)):
         refused(run("bench-toy", *option), option[0], "leave it out")
     needy = bench._replace(needs={"no_such_module": "some peer"})
     add(monkeypatch, "bench-toy", needy)
@@ -150,8 +204,6 @@ def test_every_experiment_is_in_its_module_and_listed():
     for absent in catalogue.NOT_RUN:
         assert absent.title in text
     assert set(catalogue.ONE_CORE) <= set(catalogue.NAMES)
-    resumable = {name for name in catalogue.NAMES if catalogue.load(name).can_resume}
-    assert resumable == {"bol-tasks", "smm-fig1", "sblr-table4"}
 
 
 def test_every_paper_has_its_experiments_and_benches_name_their_peers():
