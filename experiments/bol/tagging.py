@@ -24,6 +24,8 @@ __all__ = [
     "fit",
     "fit_crf",
     "make_task",
+    "predicted",
+    "stream",
     "summary",
     "table",
 ]
@@ -89,7 +91,7 @@ def _learner(module: ModuleType, settings: tuple[tuple[str, Any], ...]) -> Any:
     return module.learner(**dict(settings))
 
 
-def _stream(sequences: Sequences) -> streams.sentences.Stream:
+def stream(sequences: Sequences) -> streams.sentences.Stream:
     """Put a corpus on the device in sizes that are rounded up.
 
     Draws of one size then have the same shapes and share their compiled programs. The
@@ -120,6 +122,14 @@ _jit = functools.cache(jax.jit)
 _predict = jax.jit(labelling.predict, static_argnums=0)
 
 
+def predicted(task: Task, params: Any, test: streams.sentences.Stream) -> np.ndarray:
+    """Return the labels of the test by a linear or a bilinear model."""
+    is_linear = isinstance(params, models.linear.Params)
+    model = models.linear if is_linear else models.bilinear
+    found = np.asarray(_predict(model.scores, params, test))
+    return np.array(task.encoder.labels)[found[: task.gold.offsets[-1]]]
+
+
 def fit(
     method: Method,
     task: Task,
@@ -147,8 +157,8 @@ def fit(
         orders=template.orders,
         has_transitions=template.has_transitions and method.orders != "first",
     )
-    train = _stream(dataclasses.replace(task.train, space=space))
-    test = _stream(dataclasses.replace(task.test, space=space))
+    train = stream(dataclasses.replace(task.train, space=space))
+    test = stream(dataclasses.replace(task.test, space=space))
     settings = method.settings
     if method.module is online.bcd:  # the factors take turns from pass to pass
         settings = {"num_rounds_per_block": task.train.num_sentences} | settings
@@ -156,11 +166,7 @@ def fit(
     final = _jit(method.module.final_params)
 
     def score(params: Any) -> float:
-        is_linear = isinstance(params, models.linear.Params)
-        model = models.linear if is_linear else models.bilinear
-        found = np.asarray(_predict(model.scores, params, test))
-        found = found[: task.gold.offsets[-1]]
-        return task.score(np.array(task.encoder.labels)[found], task.gold)
+        return task.score(predicted(task, params, test), task.gold)
 
     seconds, compile_seconds, mistakes, wrong, by_pass = 0.0, 0.0, [], [], {}
     key = jax.random.key(seed)

@@ -211,7 +211,8 @@ def test_every_paper_has_its_experiments_and_benches_name_their_peers():
     assert {"sblr-table1", "sblr-fig3", "sblr-table2", "sblr-table4"} <= names
     assert {"tm-table1", "tm-fig3", "tm-fig4"} <= names
     assert {"smm-fig1", "smm-fig2", "smm-operators"} <= names
-    assert {"bol-table1", "bol-fig1", "bol-fig2", "bol-fig3", "bol-tasks"} <= names
+    bol = ("table1", "fig1", "fig2", "fig3", "tasks", "why", "regret")
+    assert {f"bol-{name}" for name in bol} <= names
     assert catalogue.load("bench-sblr").needs == {"sklearn": "scikit-learn"}
     for name in ("bench-sequence", "bench-smm"):
         assert catalogue.load(name).needs == {"pycrfsuite": "CRFsuite"}

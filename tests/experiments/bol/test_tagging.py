@@ -49,6 +49,13 @@ def test_a_method_is_trained_and_scored_once_a_seed(task, module, settings, orde
     assert "| 94.3 |" in text
 
 
+def test_a_crf_is_trained_on_labels_and_transitions(task):
+    found = tagging.fit_crf({"penalty": "l2"}, task, 15)
+    assert found["last"] > 75 and found["iterations"] <= 15
+    row = tagging.summary("crf2", [found], "last")
+    assert row["f1_std"] is None and row["f1"] == found["last"]
+
+
 def test_sizes_that_are_rounded_up_change_no_label(task):
     """Padded tokens and features belong to no sentence; unseen features stay unseen."""
     template = features.with_orders(task.template, "zero")
@@ -56,7 +63,7 @@ def test_sizes_that_are_rounded_up_change_no_label(task):
         task.encoder.space, orders=template.orders, has_transitions=True
     )
     found = []
-    for make in (tagging._stream, streams.sentences.stream):
+    for make in (tagging.stream, streams.sentences.stream):
         train = make(dataclasses.replace(task.train, space=space))
         test = make(dataclasses.replace(task.test, space=space))
         *_, done = loops.passes(
