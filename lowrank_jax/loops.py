@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.sharding import Mesh
 
 from lowrank_jax import checks
 from lowrank_jax.data.corpus import Corpus
@@ -145,6 +146,8 @@ def passes(
     first_pass: int = 0,
     every: int | None = None,
     on_rounds: Callable[[int, Any], None] | None = None,
+    batch_size: int | str | tuple[int, ...] = 1,
+    mesh: Mesh | None = None,
 ) -> Iterator[Pass]:
     """Train, and yield each pass as it ends.
 
@@ -165,6 +168,11 @@ def passes(
         calls it only at the end of a pass. The result does not depend on it.
       on_rounds: Function of the number of rounds since the first pass, and of the
         state. The next rounds donate the buffers of the state, so copy what you keep.
+      batch_size: Number of examples per update, B: a number, or a schedule by pass such
+        as ``"8,16,64"``. Above 1 the rounds are wide (`online.wide`), and the trace is
+        `online.wide.Info` by example. 1 is the learner itself.
+      mesh: Devices to share each batch (`sharding.mesh`); None takes one device. The
+        result does not depend on their number.
     """
     checks.whole(num_passes=num_passes)
     checks.whole(least=0, first_pass=first_pass)
@@ -177,6 +185,20 @@ def passes(
     if state is None:
         key_start = key if is_whole else jax.random.split(key)[0]
         state = _start(learner, key_start, stream)
+    if _is_wide(batch_size, mesh):
+        yield from _wide_passes(
+            learner,
+            stream,
+            state,
+            batch_size=batch_size,
+            mesh=mesh,
+            num_passes=num_passes,
+            first_pass=first_pass,
+            order_of=lambda index: pass_order(key, index, size),
+            every=every,
+            on_rounds=on_rounds,
+        )
+        return
     length = size if every is None else min(every, size)
     ends = [*range(length, size, length), size]
     starts = [0, *ends[:-1]]
@@ -204,6 +226,34 @@ def passes(
         compile_seconds = 0.0
         if is_whole and trace.converged:
             break
+
+
+def _is_wide(batch_size: int | str | tuple[int, ...], mesh: Mesh | None) -> bool:
+    """Return True unless each update is to take one example, on one device."""
+    from lowrank_jax.streams import packs
+
+    has_devices = mesh is not None and mesh.size > 1
+    return packs.check_schedule(batch_size)[-1] > 1 or has_devices
+
+
+def _wide_passes(
+    *given: Any,
+    every: int | None,
+    on_rounds: Callable[[int, Any], None] | None,
+    **settings: Any,
+) -> Iterator[Pass]:
+    """Train in wide rounds; see `lowrank_jax.wide`."""
+    from lowrank_jax import wide
+
+    if every is not None:
+        raise checks.InputError(
+            "`every` is for rounds of one example: leave it out, or take batch_size=1."
+        )
+    for done in wide.passes(*given, **settings):
+        state = done.state()
+        if on_rounds is not None:
+            on_rounds(int(state.num_rounds), state)
+        yield Pass(done.pass_index, state, *done[2:])
 
 
 class Rounds:
@@ -251,6 +301,8 @@ def train(
     key: jax.Array,
     num_passes: int,
     on_pass: Callable[[Pass], None] | None = None,
+    batch_size: int | str | tuple[int, ...] = 1,
+    mesh: Mesh | None = None,
 ) -> tuple[State, Info]:
     """Train by passes; return the final state and the trace of all rounds.
 
@@ -261,9 +313,11 @@ def train(
       key: Random key of the start and of the shuffles.
       num_passes: Number of passes.
       on_pass: Function called after each pass.
+      batch_size: Number of examples per update, as in `passes`.
+      mesh: Devices, as in `passes`.
     """
-    traces = []
-    for done in passes(learner, stream, key=key, num_passes=num_passes):
+    traces, settings = [], {"batch_size": batch_size, "mesh": mesh}
+    for done in passes(learner, stream, key=key, num_passes=num_passes, **settings):
         traces.append(done.trace)
         if on_pass is not None:
             on_pass(done)

@@ -43,11 +43,14 @@ class Learner(NamedTuple, Generic[State, Info, Example]):
       update: ``(state, example) -> (State, Info)``.
       grow: ``state -> State``, for a learner whose tables may become full. It gives
         a full state more room, and returns any other state as it is.
+      wide: Function without arguments that returns the wide rounds of the learner
+        (`online.wide`), if it has any.
     """
 
     init: Callable[[jax.Array, Example], State]
     update: Callable[[State, Example], tuple[State, Info]]
     grow: Callable[[State], State] | None = None
+    wide: Callable[[], Any] | None = None
 
 
 class Stream(Protocol):

@@ -17,7 +17,7 @@ MOST_LINES = 450
 HOST = "checks data store"
 DEVICE = f"{HOST} types linalg streams"
 KERNELS = f"{DEVICE} decode models"
-LIBRARY = f"{KERNELS} online batch loops sharding features metrics"
+LIBRARY = f"{KERNELS} online batch loops wide sharding features metrics"
 #: What each folder (or module at the top) may import beside itself and `lazy`.
 ALLOWED = {
     "lazy": "",
@@ -33,7 +33,8 @@ ALLOWED = {
     "models": f"{DEVICE} decode",
     "online": KERNELS,
     "batch": KERNELS,
-    "loops": f"{HOST} types streams",
+    "loops": f"{HOST} types streams wide",
+    "wide": f"{HOST} types streams",
     "sharding": DEVICE,
     "export": f"{HOST} types",
     "testing": f"{HOST} types streams loops",

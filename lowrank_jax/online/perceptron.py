@@ -11,7 +11,7 @@ rounds is averaging in the dual (DR-B9), kept lazily as
 :math:`\sum_t (t-1)\,C\,\Delta\Phi^t`.
 """
 
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -142,7 +142,14 @@ def learner(
         ended = State(moved.params, moved.sums, conjugate, num_rounds, state.step_size)
         return ended, info
 
-    return Learner(init, update)
+    def wide() -> Any:
+        from lowrank_jax.online.wide import linear as wide_linear
+
+        return wide_linear.perceptron_rounds(
+            step_size=step_size, record=record, dtype=dtype
+        )
+
+    return Learner(init, update, wide=wide)
 
 
 class Moved(NamedTuple):

@@ -282,7 +282,14 @@ def learner(
             info = info._replace(curvature=found)
         return state, info
 
-    return Learner(init, update, grow)
+    def wide() -> Any:
+        from lowrank_jax.online.wide import bol as wide_bol
+
+        chosen = {"variant": variant, "averaging": averaging, "dual": dual}
+        chosen |= {"num_power_steps": num_power_steps, "step_size": step_size}
+        return wide_bol.rounds(**chosen, record=record, dtype=dtype)
+
+    return Learner(init, update, grow, wide)
 
 
 def _enter(

@@ -26,7 +26,7 @@ from lowrank_jax.online import entries, mistakes
 from lowrank_jax.online.touched import first_of_its_kind
 from lowrank_jax.types import Sentence
 
-__all__ = ["Mapped", "Moved", "Sums", "map_blocks", "move"]
+__all__ = ["Mapped", "Moved", "Sums", "map_blocks", "move", "padded_theta"]
 __dir__ = __all__.copy
 
 # In a block of small integers, a warm start can lie exactly in an invariant subspace
@@ -140,10 +140,10 @@ def theta_of(
       prior: () c_0 of ``Theta_0 = c_0 11'`` (DR-B11), or None for 0.
       num_labels: S. Static.
     """
-    return _padded_theta(blocks, ids, prior, num_labels)[:, :, : num_labels + 1]
+    return padded_theta(blocks, ids, prior, num_labels)[:, :, : num_labels + 1]
 
 
-def _padded_theta(
+def padded_theta(
     blocks: jax.Array | entries.Blocks,
     ids: jax.Array,
     prior: jax.Array | None,
@@ -189,7 +189,7 @@ def map_blocks(
     def one(n: jax.Array, mapped: Mapped) -> Mapped:
         here = mistakes.position(example, differences, n)
         ids = here.ids[jnp.array(space.first_order, jnp.int32)]
-        theta = _padded_theta(blocks, ids, prior, labels)
+        theta = padded_theta(blocks, ids, prior, labels)
         rows = mapped.table.at[ids].get(mode="promise_in_bounds")
         old = bilinear.split(rows, labels)
         start = old.right + NUDGE * nudge[None]

@@ -1,0 +1,110 @@
+r"""Best label sequences of a group of sentences side by side, packed without padding.
+
+The recursion is that of `viterbi`. Tokens lie time-major (`streams.packs`): step i of
+all sentences that have one is a contiguous slice, because lengths fall. The current
+label is the innermost axis, so the maximum over previous labels is a tree of maxima of
+whole vectors:
+
+.. math:: \delta_{i,s} = \max_r \{\delta_{i-1,r} + P_{i,r,s}\}
+
+with the scores of single labels added into P. Lanes beyond the live sentences and
+columns beyond the labels hold anything. Nothing reads them.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+__all__ = ["best_paths"]
+
+_UNROLLED = 64  # labels: more would take long to compile
+
+
+def best_paths(
+    scores: jax.Array,
+    transitions: jax.Array | None,
+    lengths: jax.Array,
+    labels: jax.Array,
+    first: jax.Array,
+    best: jax.Array,
+    *,
+    num_labels: int,
+) -> tuple[jax.Array, jax.Array]:
+    """Write the best labels of a group into a buffer.
+
+    Args:
+      scores: (n, S + 1, W) scores of pairs (previous, current) in packed order, row S
+        for the start of a sentence. Or (n, W) scores of labels, with `transitions`. n
+        is at least the number of tokens and one group more.
+      transitions: (S + 1, W) scores of pairs of labels at all positions, or None.
+      lengths: (group,) int32 lengths, falling; 0 for no sentence.
+      labels: (m,) int32 buffer, which has room for one group after the last token.
+      first: () int32 place of the first token of the group in `labels`.
+      best: (longest, group, W) buffer of maxima.
+      num_labels: S. Static.
+
+    Returns:
+      The two buffers. Labels of tokens outside the group stay as they are.
+    """
+    group, zero = lengths.shape[0], jnp.zeros((), jnp.int32)
+
+    def cut(array: jax.Array, at: jax.Array) -> jax.Array:
+        return lax.dynamic_slice_in_dim(array, at, group)
+
+    def live(i: jax.Array) -> jax.Array:
+        return (lengths > i).sum(dtype=jnp.int32)  # the first ones: lengths fall
+
+    def row(best: jax.Array, i: jax.Array) -> jax.Array:
+        return lax.dynamic_index_in_dim(best, i, 0, keepdims=False)
+
+    def forward(i: jax.Array, carry: tuple) -> tuple:
+        at, now, best = carry
+        here = cut(scores, at)
+        if transitions is None:
+            now = _largest(here, now, num_labels)
+        else:
+            now = _largest(transitions[None], now, num_labels) + here
+        return at + live(i), now, lax.dynamic_update_index_in_dim(best, now, i, 0)
+
+    start = cut(scores, zero)
+    if transitions is None:
+        start = start[:, num_labels]
+    else:
+        start = start + transitions[num_labels][None]
+    best = lax.dynamic_update_index_in_dim(best, start, 0, 0)
+    one = jnp.ones((), jnp.int32)
+    end, _, best = lax.fori_loop(one, lengths[0], forward, (live(zero), start, best))
+
+    def backward(j: jax.Array, carry: tuple) -> tuple:
+        at, label, labels = carry
+        i = lengths[0] - 1 - j
+        at = at - live(i)
+        last = lax.argmax(row(best, i)[:, :num_labels], 1, jnp.int32)
+        label = jnp.where(lengths == i + 1, last, label)
+        # Lanes beyond the live ones are labels of the next step, already written.
+        written = jnp.where(lengths > i, label, cut(labels, first + at))
+        labels = lax.dynamic_update_slice_in_dim(labels, written, first + at, 0)
+        if transitions is None:
+            here = cut(scores, at)[:, :num_labels]
+            pairs = jnp.take_along_axis(here, label[:, None, None], 2)[:, :, 0]
+        else:
+            pairs = transitions[:num_labels].T.at[label].get(mode="promise_in_bounds")
+        before = row(best, jnp.maximum(i - 1, 0))[:, :num_labels]
+        found = lax.argmax(before + pairs, 1, jnp.int32)
+        return at, jnp.where(lengths > i, found, label), labels
+
+    # A group without sentences: `lengths[0]` is 0, and both loops are empty.
+    begin = jnp.where(lengths[0] > 0, end, zero), jnp.zeros((group,), jnp.int32), labels
+    return lax.fori_loop(zero, lengths[0], backward, begin)[2], best
+
+
+def _largest(pairs: jax.Array, now: jax.Array, num_labels: int) -> jax.Array:
+    """Return the maximum over previous labels of ``pairs[:, r] + now[:, r]``."""
+    if num_labels > _UNROLLED:
+        return (pairs[:, :num_labels] + now[:, :num_labels, None]).max(axis=1)
+    terms = [pairs[:, r] + now[:, r : r + 1] for r in range(num_labels)]
+    while len(terms) > 1:
+        rest = terms[len(terms) // 2 * 2 :]
+        pairs_of = zip(terms[::2], terms[1::2], strict=False)
+        terms = [jnp.maximum(a, b) for a, b in pairs_of] + rest
+    return terms[0]
