@@ -28,6 +28,7 @@ __all__ = [
     "Rounds",
     "as_stream",
     "converge",
+    "is_wide",
     "pass_order",
     "passes",
     "run",
@@ -185,7 +186,7 @@ def passes(
     if state is None:
         key_start = key if is_whole else jax.random.split(key)[0]
         state = _start(learner, key_start, stream)
-    if _is_wide(batch_size, mesh):
+    if is_wide(batch_size, 1 if mesh is None else mesh.size):
         yield from _wide_passes(
             learner,
             stream,
@@ -228,12 +229,16 @@ def passes(
             break
 
 
-def _is_wide(batch_size: int | str | tuple[int, ...], mesh: Mesh | None) -> bool:
-    """Return True unless each update is to take one example, on one device."""
+def is_wide(batch_size: int | str | tuple[int, ...], num_devices: int = 1) -> bool:
+    """Return True unless each update is to take one example, on one device.
+
+    Args:
+      batch_size: Number of examples per update, or a schedule, as in `passes`.
+      num_devices: Number of devices.
+    """
     from lowrank_jax.streams import packs
 
-    has_devices = mesh is not None and mesh.size > 1
-    return packs.check_schedule(batch_size)[-1] > 1 or has_devices
+    return packs.check_schedule(batch_size)[-1] > 1 or num_devices > 1
 
 
 def _wide_passes(

@@ -142,6 +142,8 @@ def fit_command(arguments: argparse.Namespace, system: System) -> int:
     """Train, save, score; return the exit status."""
     if system.is_online:
         output.use_one_core()
+    if getattr(arguments, "devices", 1) > 1:
+        output.use_devices(arguments.devices)
     run = Run(arguments)
     train, test = system.names()
     train_path = files.find_data(train, arguments.data_dir)

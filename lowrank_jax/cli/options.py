@@ -18,6 +18,8 @@ __all__ = [
     "add_help",
     "add_seed",
     "add_settings",
+    "add_wide",
+    "batches",
     "count",
     "describe_learner",
     "describe_settings",
@@ -47,6 +49,18 @@ def seed(text: str) -> int:
             f"must be a whole number from 0 to {2**32 - 1}, got {text!r}"
         )
     return int(text)
+
+
+def batches(text: str) -> int | str:
+    """Read a batch size, or a schedule of batch sizes by pass."""
+    from lowrank_jax.streams.packs import check_schedule
+
+    try:
+        found = check_schedule(text)
+    except InputError as error:
+        words = str(error).removeprefix("`batch_size` ").rstrip(".")
+        raise argparse.ArgumentTypeError(words) from None
+    return found[0] if len(found) == 1 else ",".join(map(str, found))
 
 
 def share(text: str) -> float:
@@ -114,6 +128,26 @@ def add_checkpoints(parser: argparse.ArgumentParser) -> None:
         "--keep-checkpoint",
         action="store_true",
         help="keep a checkpoint beside the model, to add passes later",
+    )
+
+
+def add_wide(parser: argparse.ArgumentParser, what: str, more: str = "") -> None:
+    """Add the options of wide rounds; `what` names the examples."""
+    parser.add_argument(
+        "--batch-size",
+        metavar="B",
+        type=batches,
+        default=1,
+        help=f"{what} per update, or a schedule by pass such as 8,16,64; default: 1"
+        + more,
+    )
+    parser.add_argument(
+        "--devices",
+        metavar="N",
+        type=count,
+        default=1,
+        help="devices that share each batch, with the same result; on a CPU the cores "
+        "to use; default: 1",
     )
 
 

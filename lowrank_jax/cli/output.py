@@ -20,6 +20,7 @@ __all__ = [
     "peak_memory_mb",
     "score_line",
     "summary_to",
+    "use_devices",
     "use_one_core",
     "versions",
 ]
@@ -218,6 +219,28 @@ def use_one_core() -> None:
     """
     if "jax" not in sys.modules:
         os.environ.setdefault("PJRT_NPROC", "1")
+
+
+def use_devices(number: int) -> None:
+    """Have JAX make so many devices of a CPU; other devices are as many as there are.
+
+    Args:
+      number: Number of devices, at most the number of cores this process may use.
+    """
+    import jax
+
+    from lowrank_jax.checks import InputError
+
+    cores = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))(0)
+    try:
+        jax.config.update("jax_num_cpu_devices", number)
+    except RuntimeError:  # JAX runs already: it has the devices it has
+        pass
+    if jax.devices()[0].platform == "cpu" and number > max(len(cores), 2):
+        raise InputError(
+            f"--devices must be at most {len(cores)}, the cores of this machine that "
+            f"may be used, got {number}."
+        )
 
 
 def describe_machine() -> dict[str, Any]:

@@ -1,10 +1,17 @@
 """Settings of an estimator in scikit-learn's habit, without depending on it."""
 
+import dataclasses
+import hashlib
 import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-__all__ = ["Estimator"]
+import numpy as np
+
+from lowrank_jax.data.corpus import Bags, Corpus
+from lowrank_jax.data.sequences import Sequences
+
+__all__ = ["Estimator", "fingerprint"]
 
 
 class Estimator:
@@ -85,3 +92,21 @@ def _short(value: Any) -> str:
     """Return the text of a value, or its type if that is long."""
     text = repr(value)
     return text if len(text) <= 40 else f"<{type(value).__name__}>"
+
+
+def fingerprint(corpus: Corpus, sequences: Sequences | None = None) -> str:
+    """Return the SHA-256 of all strings and sentence ends of a corpus.
+
+    Args:
+      corpus: Corpus of columns, or of bags of features.
+      sequences: Encoded corpus, which stands for the features of bags.
+    """
+    digest = hashlib.sha256(corpus.offsets.astype("<i8").tobytes())
+    if isinstance(corpus, Bags) and sequences is not None:
+        for part in (sequences.feature_ids, sequences.values):
+            digest.update(b"" if part is None else np.ascontiguousarray(part).tobytes())
+        corpus = dataclasses.replace(corpus, columns=())
+    for column in (*corpus.columns, corpus.labels):
+        text = "\n".join(column.tolist()) if column is not None else ""
+        digest.update(f"{len(text)}\n{text}".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()

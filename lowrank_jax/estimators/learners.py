@@ -17,6 +17,7 @@ __all__ = [
     "LEARNERS",
     "RERANKERS",
     "Spec",
+    "check_wide",
     "complete",
     "functions_of",
     "module_of",
@@ -161,6 +162,35 @@ RERANKERS: Mapping[str, Spec] = types.MappingProxyType(
         ),
     }
 )
+
+
+def check_wide(estimator: Any, learner: Any) -> None:
+    """Raise `InputError` unless batches and devices fit the learner.
+
+    Args:
+      estimator: Estimator with `batch_size` and `num_devices`.
+      learner: Its learner.
+    """
+    from lowrank_jax import checks, loops
+
+    checks.whole(num_devices=estimator.num_devices)
+    if not loops.is_wide(estimator.batch_size, estimator.num_devices):
+        return
+    if learner.wide is None:
+        raise InputError(
+            "`batch_size` and `num_devices` above 1 are for bol, sp and mira, got "
+            f"{estimator.learner}; leave them out."
+        )
+    learner.wide()  # refuses settings that have no wide rounds
+    if getattr(estimator, "calibration_folds", 0):
+        raise InputError(
+            "`calibration_folds` trains with batch_size=1, got batch_size="
+            f"{estimator.batch_size}; calibrate on held-out data instead."
+        )
+    if estimator.num_devices > 1:
+        from lowrank_jax import sharding
+
+        sharding.mesh(estimator.num_devices)  # says how many there are
 
 
 def spec_of(name: str, known: Mapping[str, Spec]) -> Spec:

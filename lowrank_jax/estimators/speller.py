@@ -17,7 +17,7 @@ from lowrank_jax.data.bisymbols import Alphabet, alphabet_of, encode_words
 from lowrank_jax.data.corpus import Corpus, corpus_of
 from lowrank_jax.decode.lattice_paths import LatticePaths, best_paths, paths_to_words
 from lowrank_jax.estimators import learners, training
-from lowrank_jax.estimators.base import Estimator
+from lowrank_jax.estimators.base import Estimator, fingerprint
 from lowrank_jax.models import hankel
 from lowrank_jax.store import folder as model_folder
 from lowrank_jax.store.arrays import check_arrays
@@ -167,7 +167,7 @@ class Speller(Estimator):
                         if name not in of_final
                     },
                     "seed": self.seed,
-                    "data": training.fingerprint(corpus),
+                    "data": fingerprint(corpus),
                 },
             )
             outcome = run(job)

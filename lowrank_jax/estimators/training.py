@@ -1,7 +1,5 @@
 """Run a learner pass by pass with checkpoints, and resume from one bit for bit."""
 
-import dataclasses
-import hashlib
 import os
 import pathlib
 import time
@@ -11,10 +9,8 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import numpy as np
 
-from lowrank_jax import loops
+from lowrank_jax import loops, sharding
 from lowrank_jax.checks import InputError
-from lowrank_jax.data.corpus import Bags, Corpus
-from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.store import checkpoint
 from lowrank_jax.store.files import CHECKPOINT
 from lowrank_jax.streams.whole import Whole
@@ -27,7 +23,6 @@ __all__ = [
     "Stop",
     "check_finite",
     "differences_of",
-    "fingerprint",
     "machine",
     "run",
 ]
@@ -57,6 +52,8 @@ class Job(NamedTuple):
         runs all passes.
       start: State to begin with; None begins anew.
       num_before: Number of passes that led to `start`, which decides the shuffles.
+      batch_size: Number of examples per update, or a schedule (`loops.passes`).
+      num_devices: Number of devices; the result does not depend on it.
     """
 
     learner: Learner
@@ -77,6 +74,8 @@ class Job(NamedTuple):
     patience: int | None = None
     start: Any = None
     num_before: int = 0
+    batch_size: int | str = 1
+    num_devices: int = 1
 
     @property
     def is_batch(self) -> bool:
@@ -238,24 +237,6 @@ def machine() -> dict[str, Any]:
     }
 
 
-def fingerprint(corpus: Corpus, sequences: Sequences | None = None) -> str:
-    """Return the SHA-256 of all strings and sentence ends of a corpus.
-
-    Args:
-      corpus: Corpus of columns, or of bags of features.
-      sequences: Encoded corpus, which stands for the features of bags.
-    """
-    digest = hashlib.sha256(corpus.offsets.astype("<i8").tobytes())
-    if isinstance(corpus, Bags) and sequences is not None:
-        for part in (sequences.feature_ids, sequences.values):
-            digest.update(b"" if part is None else np.ascontiguousarray(part).tobytes())
-        corpus = dataclasses.replace(corpus, columns=())
-    for column in (*corpus.columns, corpus.labels):
-        text = "\n".join(column.tolist()) if column is not None else ""
-        digest.update(f"{len(text)}\n{text}".encode("utf-8", "surrogatepass"))
-    return digest.hexdigest()
-
-
 def _narrow(trace: Any) -> Any:
     """Store predicted labels, most of a trace, in two bytes each."""
     if getattr(trace, "predicted", None) is None:
@@ -330,6 +311,8 @@ def _check_record(path: pathlib.Path, record: dict[str, Any]) -> None:
 def _trace_shapes(job: Job, state: Any, first: Any) -> Any:
     """Return the shapes of the trace of a pass as it is kept."""
     info = jax.eval_shape(job.learner.update, state, first)[1]
+    if job.learner.wide is not None and loops.is_wide(job.batch_size, job.num_devices):
+        info = job.learner.wide().info_like(info)
 
     def stacked(path: Any, part: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
         is_wide = path[-1] == jax.tree_util.GetAttrKey("predicted")
@@ -374,6 +357,8 @@ def _passes(
         first_pass=job.num_before + num_done,
         every=job.every,
         on_rounds=look if job.on_rounds is not None else None,
+        batch_size=job.batch_size,
+        mesh=None if job.num_devices == 1 else sharding.mesh(job.num_devices),
     )
 
 

@@ -70,6 +70,8 @@ class Sentences:
             calibration_folds=arguments.calibrate,
             labels=arguments.labels,
             legal_only=arguments.legal_only,
+            batch_size=arguments.batch_size,
+            num_devices=arguments.devices,
             **given,
         )
         self.estimator.check()
@@ -151,6 +153,8 @@ class Sentences:
             ("--calibrate", bool(given.calibrate)),
             ("--labels", given.labels is not None),
             ("--legal-only", given.legal_only),
+            ("--batch-size", given.batch_size != 1),
+            ("--devices", given.devices != 1),
         ):
             if is_given:
                 raise InputError(

@@ -29,6 +29,8 @@ class Words(Sentences):
             ("--min-count", arguments.min_count != 1, features),
             ("--labels", arguments.labels is not None, "chunks"),
             ("--legal-only", arguments.legal_only, "chunks"),
+            ("--batch-size", arguments.batch_size != 1, "rounds"),
+            ("--devices", arguments.devices != 1, "rounds"),
             ("--certify", arguments.certify is not None, rounds),
             ("--certify-every", arguments.certify_every is not None, rounds),
         ):

@@ -75,6 +75,8 @@ class Tagger(TaggerModel):
         calibration_folds: int = 0,
         labels: str | None = None,
         legal_only: bool = False,
+        batch_size: int | str = 1,
+        num_devices: int = 1,
         **hyperparameters: Any,
     ) -> None:
         """Keep the settings; `fit` checks them.
@@ -105,6 +107,8 @@ class Tagger(TaggerModel):
           legal_only: If true, no labels are predicted that the scheme does not allow,
             such as ``O`` before ``I-NP`` in IOB2. Training stays as it is. The scheme
             is `labels`, or the scheme of the training data.
+          batch_size: Sentences per update of bol, sp, mira, or ``"8,16,64"`` by pass.
+          num_devices: Number of devices that share a batch, with the same result.
           **hyperparameters: Arguments of the ``learner`` function of the learner.
         """
         self.learner = learner
@@ -118,11 +122,13 @@ class Tagger(TaggerModel):
         self.calibration_folds = calibration_folds
         self.labels = labels
         self.legal_only = legal_only
+        self.batch_size = batch_size
+        self.num_devices = num_devices
         self.hyperparameters = hyperparameters
 
     def check(self) -> None:
         """Raise `InputError` unless the settings make sense."""
-        self._learner({})
+        learners.check_wide(self, self._learner({})[0])
         self.template_for(2)
         checks.choice(tuple(learners.FORMATS), format=self.format)
         if self.labels is not None:

@@ -14,7 +14,7 @@ from lowrank_jax import metrics, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.data.sequences import Sequences
-from lowrank_jax.estimators import learners, training
+from lowrank_jax.estimators import base, learners, training
 from lowrank_jax.estimators.tagger import compact
 
 __all__ = ["Fit", "Run", "fit", "go_on", "train"]
@@ -50,6 +50,8 @@ def fit(
     patience: int | None = None,
     start: Any = None,
     num_before: int = 0,
+    batch_size: int | str = 1,
+    num_devices: int = 1,
 ) -> Fit:
     """Train on encoded sentences.
 
@@ -65,6 +67,8 @@ def fit(
       patience: Number of passes without a better score; None runs all passes.
       start: State to begin with; None begins anew.
       num_before: Number of passes that led to `start`.
+      batch_size: Number of sentences per update, or a schedule.
+      num_devices: Number of devices.
     """
     module = learners.module_of(spec)
 
@@ -89,6 +93,8 @@ def fit(
         patience=patience,
         start=start,
         num_before=num_before,
+        batch_size=batch_size,
+        num_devices=num_devices,
     )
     outcome = (run or training.run)(job)
     began = time.perf_counter()
@@ -147,17 +153,19 @@ def train(
     }
     if tagger.scheme_ is not None:
         settings["labels"] = tagger.scheme_
+    if tagger.batch_size != 1:  # the result does not depend on the number of devices
+        settings["batch_size"] = tagger.batch_size
     about = tagger.encoder_.metadata()
     data: dict[str, Any] = {
         "template": about.get("template", about.get("attributes")),
-        "data": training.fingerprint(corpus, sequences),
+        "data": base.fingerprint(corpus, sequences),
     }
     if start is not None:
         data["start"] = _digest(start)
     judge = None
     if dev is not None:
         held_out = tagger._encode(dev)
-        data["dev"] = training.fingerprint(dev, held_out)
+        data["dev"] = base.fingerprint(dev, held_out)
         judge = functools.partial(_f1, tagger, dev, held_out)
     with jax.enable_x64(plain.get("dtype") == "float64"):
         found = fit(
@@ -172,6 +180,8 @@ def train(
             patience=tagger.patience,
             start=start,
             num_before=num_before,
+            batch_size=tagger.batch_size,
+            num_devices=tagger.num_devices,
         )
     tagger.hyperparameters_, tagger.params_ = plain, found.params
     tagger._state = None if spec.is_batch else found.state

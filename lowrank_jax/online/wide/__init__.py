@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-__all__ = ["Info", "Wide", "step_of"]
+__all__ = ["Info", "Wide", "info_like", "step_of"]
 
 
 class Info(NamedTuple):
@@ -65,6 +65,8 @@ class Wide(NamedTuple):
       update: ``(state, buffers, stream, plan, index, layout, axis) -> (state, buffers,
         info)``, one round. `axis` is the axis of devices, or None for one device.
       trace: ``(stream, plan, infos) -> Info`` by example, on the host.
+      info_like: Function from the `Info` of a round of one example, or its shapes, to
+        the `Info` of an example in wide rounds.
       spread: ``(state, num_devices) -> (state, is_owned)``: the state for so many
         devices, and for each leaf whether its first axis is the axis of devices.
       gather: The inverse of `spread`.
@@ -75,6 +77,7 @@ class Wide(NamedTuple):
     buffers: Callable[..., Any]
     update: Callable[..., Any]
     trace: Callable[..., Any]
+    info_like: Callable[..., Any]
     spread: Callable[..., Any]
     gather: Callable[..., Any]
 
@@ -83,3 +86,12 @@ def step_of(num_mistakes: jax.Array, step_size: jax.Array) -> jax.Array:
     """Return eta of a round: C over the root of the number of mistaken examples."""
     number = jnp.maximum(num_mistakes, 1).astype(step_size.dtype)
     return step_size * jnp.maximum(jnp.round(256 / jnp.sqrt(number)), 1) / 256
+
+
+def info_like(info: Any) -> Info:
+    """Return the fields of an `Info` of one example that wide rounds have too."""
+    step = getattr(info, "step_size", info.margin)
+    predicted = getattr(info, "predicted", None)
+    return Info(
+        info.loss, info.is_mistake, info.num_wrong, info.margin, step, predicted
+    )

@@ -81,7 +81,7 @@ def rounds(
         assert state.pool is not None and isinstance(state.blocks, entries.Blocks)
         space, own = stream.space, owners.Owner.of(axis, shapes.num_devices)
         own_buffers, found = share.find(
-            lambda ids: _scores(state.params, ids, space),
+            lambda *here: _scores(state.params, space, *here),
             *(None, stream, plan, index, buffers.share, shapes),
             is_off=state.pool.is_full,
             extra=state.blocks.num_pages,
@@ -121,12 +121,15 @@ def rounds(
         buffers=buffers,
         update=update,
         trace=share.trace,
+        info_like=base.info_like,
         spread=owners.spread,
         gather=owners.gather,
     )
 
 
-def _scores(params: bilinear.Params, ids: jax.Array, space: Space) -> jax.Array:
+def _scores(
+    params: bilinear.Params, space: Space, ids: jax.Array, values: jax.Array | None
+) -> jax.Array:
     """Return (n, S + 1, W) scores of (previous, current), single labels added in.
 
     Columns beyond the labels hold anything: a slice of W columns reaches into what lies
@@ -137,6 +140,10 @@ def _scores(params: bilinear.Params, ids: jax.Array, space: Space) -> jax.Array:
     assert params.rows is not None
     at = params.rows.at[ids].get(mode="promise_in_bounds")
     rows = params.table.at[at].get(mode="promise_in_bounds")
+    if values is not None:  # w and alpha carry the value, beta does not
+        column = jnp.arange(rows.shape[2], dtype=jnp.int32)[None, None]
+        factor = values.astype(rows.dtype)[:, :, None]
+        rows = rows * jnp.where(column < labels * (1 + rank), factor, 1)
     unary = jnp.zeros((ids.shape[0], width), params.table.dtype)
     for t in space.zero_order:
         unary = unary + rows[:, t, :width]
@@ -197,7 +204,7 @@ def _move(
     def one(n: jax.Array, state: State) -> State:
         params, blocks, sums = state.params, state.blocks, state.sums
         assert isinstance(blocks, entries.Blocks)
-        here = found.position(stream.feature_ids, n)
+        here = found.position(stream, n)
         here = here._replace(ids=rows.at[here.ids].get(mode="promise_in_bounds"))
         num_rows = params.table.shape[0]
         table, transitions, growth = params.table, params.transitions, state.conjugate

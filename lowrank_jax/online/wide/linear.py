@@ -78,6 +78,7 @@ def rounds_of(update: Any, dtype: Any) -> base.Wide:
         buffers=buffers,
         update=update,
         trace=share.trace,
+        info_like=base.info_like,
         spread=spread,
         gather=lambda state: state,
     )
@@ -97,8 +98,8 @@ def decode(
     width = bilinear.stride(space.num_labels)
     room = ((0, 0), (0, width - space.num_labels))
 
-    def score(ids: jax.Array) -> jax.Array:
-        return jnp.pad(linear.positions(params, ids, space)[0], room)
+    def score(ids: jax.Array, values: jax.Array | None) -> jax.Array:
+        return jnp.pad(linear.positions(params, ids, space, values)[0], room)
 
     pairs = jnp.zeros((space.num_labels + 1, space.num_labels), dtype)
     if params.transitions is not None:
@@ -119,7 +120,7 @@ def move(
     """Add ``step * G`` to the weights, and ``weight * G`` to their lazy sums."""
 
     def one(n: jax.Array, carry: tuple) -> tuple:
-        here = found.position(stream.feature_ids, n)
+        here = found.position(stream, n)
         return add(*carry, here, stream.space, step, weight)
 
     zero = jnp.zeros((), step.dtype)

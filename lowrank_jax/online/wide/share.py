@@ -47,11 +47,13 @@ class Found(NamedTuple):
     margin: jax.Array  # (B,)  <W, dPhi_i>
     extra: jax.Array  # (D,) int32 number that each device has sent
 
-    def position(self, feature_ids: jax.Array, n: jax.Array) -> mistakes.Position:
+    def position(self, stream: sentences.Stream, n: jax.Array) -> mistakes.Position:
         """Return the n-th place that differs."""
         i = self.where[n]
-        ids = feature_ids[self.token[i]]
-        return mistakes.Position(ids, self.labels[:, i], self.previous[:, i], i)
+        token = self.token[i]
+        values = None if stream.values is None else stream.values[token]
+        pair = self.labels[:, i], self.previous[:, i]
+        return mistakes.Position(stream.feature_ids[token], *pair, i, values)
 
 
 def layout(stream: sentences.Stream, batch_size: int, num_devices: int) -> packs.Layout:
@@ -87,7 +89,7 @@ def buffers_for(
 
 
 def find(
-    score: Callable[[jax.Array], jax.Array],
+    score: Callable[..., jax.Array],
     transitions: jax.Array | None,
     stream: sentences.Stream,
     plan: packs.Plan,
@@ -102,8 +104,8 @@ def find(
     """Decode a batch and find its differences.
 
     Args:
-      score: Function from ids (n, num_templates) to scores (n, S + 1, W), or (n, W)
-        beside `transitions`; see `packed.best_paths`.
+      score: Function from ids (n, num_templates), and values if there are any, to
+        scores (n, S + 1, W), or (n, W) beside `transitions`; see `packed.best_paths`.
       transitions: (S + 1, W) scores of pairs of labels, or None.
       stream: Corpus.
       plan: Plan of the pass; `token` to `lengths` are those of this device.
@@ -158,7 +160,7 @@ def find(
 
 
 def _decode(
-    score: Callable[[jax.Array], jax.Array],
+    score: Callable[..., jax.Array],
     transitions: jax.Array | None,
     stream: sentences.Stream,
     plan: packs.Plan,
@@ -184,8 +186,11 @@ def _decode(
             return lax.dynamic_slice_in_dim(plan.token, place, _TOKENS)
 
         def fill(j: jax.Array, scores: jax.Array) -> jax.Array:
-            ids = stream.feature_ids.at[tokens(j)].get(mode="promise_in_bounds")
-            return lax.dynamic_update_slice_in_dim(scores, score(ids), j * _TOKENS, 0)
+            at = tokens(j)
+            ids = stream.feature_ids.at[at].get(mode="promise_in_bounds")
+            values = None if stream.values is None else stream.values[at]
+            found = score(ids, values)
+            return lax.dynamic_update_slice_in_dim(scores, found, j * _TOKENS, 0)
 
         scores = lax.fori_loop(zero, num_steps, fill, buffers.scores)
         labels, best = packed.best_paths(

@@ -1,5 +1,7 @@
 """Wide rounds of BOL against plain loops; growth, ranks, averages, refusals."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 from lowrank_jax import loops, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.models import bilinear
-from lowrank_jax.online import bol, touched
+from lowrank_jax.online import bol, perceptron, touched
 from tests.online.bol.test_bol import SPACES, first_order, task
 from tests.online.tasks import random_task
 from tests.online.wide import twins
@@ -153,3 +155,26 @@ def test_settings_without_wide_rounds_are_refused(settings, words):
             num_passes=1,
             batch_size=4,
         )
+
+
+@pytest.mark.parametrize("module", [perceptron, bol])
+def test_a_value_of_two_is_a_feature_that_occurs_twice(module):
+    """Real values: scores and moves carry them."""
+    orders = ("0", "0") if module is perceptron else ("01", "01")
+    one = random_task(orders)
+    ids = one.feature_ids
+    twice = dataclasses.replace(
+        one,
+        feature_ids=np.concatenate([ids, ids[:, :1]], axis=1),
+        space=dataclasses.replace(one.space, orders=(*orders, orders[0])),
+    )
+    values = np.ones(ids.shape, np.float32)
+    values[:, 0] = 2
+    valued = dataclasses.replace(one, values=values)
+    results = []
+    for data in (twice, valued):
+        learner = module.learner(dtype=jnp.float64)
+        state, trace = loops.train(learner, data, key=KEY, num_passes=2, batch_size=4)
+        results.append((trace, touched.by_feature(state.params)))
+    for a, b in zip(*map(jax.tree.leaves, results), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
