@@ -13,7 +13,8 @@ class DataFile(NamedTuple):
     Attributes:
       name: File name without ``.xz`` or ``.gz``.
       format: ``"conll"``, ``"segmentation"``, ``"raw"`` (text not segmented),
-        ``"words"`` (one per line), ``"nettalk"``, ``"matrices"`` or ``"text"``.
+        ``"words"`` (one per line), ``"nettalk"``, ``"matrices"``, ``"arrays"`` (an npz
+        file with names of its own) or ``"text"``.
       sha256: Checksum of the unpacked content.
       counts: Counts that the reader of the format finds in the file.
     """
@@ -64,6 +65,10 @@ def _chunks(
 ) -> DataFile:
     counts = {"sentences": sentences, "tokens": tokens, "tags": tags, "chunks": chunks}
     return DataFile(name, "conll", sha256, counts)
+
+
+def _arrays(name: str, sha256: str, arrays: int, rows: int) -> DataFile:
+    return DataFile(name, "arrays", sha256, {"arrays": arrays, "rows": rows})
 
 
 _CONLL2000 = Dataset(
@@ -320,6 +325,94 @@ _COIL20 = Dataset(
     ),
 )
 
+_BCI3_V = Dataset(
+    name="bci3_v_psd",
+    title="BCI Competition III, data set V: EEG spectra of three imagined tasks",
+    files=(
+        _arrays(
+            "bci3_v_psd.npz",
+            "8f308c48d3abddd1a8276dbad7916e074c982e1935fb5d513516c8e0520b2438",
+            arrays=7,
+            rows=34640,
+        ),
+    ),
+    citation=(
+        "J. del R. Millan, On the Need for On-Line Learning in Brain-Computer "
+        "Interfaces, IJCNN 2004; B. Blankertz et al., The BCI Competition III, IEEE "
+        "Transactions on Neural Systems and Rehabilitation Engineering 14(2), 2006"
+    ),
+    terms="offered by the competition for research; publications must cite the papers",
+    origin=(
+        "BCI Competition III, data set V (IDIAP), power spectra: GitHub "
+        "shahanesanket/Brain-Wave-Classification, data/training and data/testing"
+    ),
+)
+
+_EEGMMIDB = Dataset(
+    name="eegmmidb_s001",
+    title="EEG of executed and imagined movements, subject S001, 64 channels",
+    files=(
+        _arrays(
+            "eegmmidb_s001.npz",
+            "8cc8fb9d595dc6b4e6bb3dcbf907181f842ad1fc385c8bfac4b05739eb94654a",
+            arrays=7,
+            rows=180,
+        ),
+    ),
+    citation=(
+        "G. Schalk et al., BCI2000: A General-Purpose Brain-Computer Interface (BCI) "
+        "System, IEEE Transactions on Biomedical Engineering 51(6), 2004; "
+        "A. Goldberger et al., PhysioBank, PhysioToolkit, and PhysioNet, Circulation "
+        "101(23), 2000"
+    ),
+    terms="PhysioNet, Open Data Commons Attribution License 1.0",
+    origin=(
+        "PhysioNet eegmmidb, runs 3 to 14 of S001: GitHub "
+        "Quixotte/bci_practical_heyni_boorn_janssen, S001"
+    ),
+)
+
+_ETH80 = Dataset(
+    name="eth80",
+    title="ETH-80: 8 categories, 80 objects from 41 sides, grey, 64 x 64",
+    files=(
+        _arrays(
+            "eth80_64x64.npz",
+            "07cdd2090b1fa244baa86379300e25fc6a9816812796daf5956d15694e4e607b",
+            arrays=8,
+            rows=3280,
+        ),
+    ),
+    citation=(
+        "B. Leibe and B. Schiele, Analyzing Appearance and Contour Based Methods for "
+        "Object Categorization, CVPR 2003"
+    ),
+    terms="no stated licence: research use only",
+    origin='the "cropped-256" release, GitHub chenchkx/ETH-80, as grey means',
+)
+
+_MSR_ACTION3D = Dataset(
+    name="msr_action3d",
+    title="MSR-Action3D: skeletons of 20 actions by 10 people",
+    files=(
+        _arrays(
+            "msr_action3d_real3d.npz",
+            "02d0fa61ddb2118de4a5778b7d64c4e1264594e35bafb08d28766047200e9607",
+            arrays=8,
+            rows=23478,
+        ),
+    ),
+    citation=(
+        "W. Li, Z. Zhang and Z. Liu, Action Recognition Based on a Bag of 3D Points, "
+        "CVPR Workshop on Human Communicative Behavior Analysis 2010"
+    ),
+    terms="no stated licence: research use only",
+    origin=(
+        "GitHub yavuzKomecoglu/MSR-Action-Recognition, "
+        "dataset/MSRAction3D/MSRAction3DSkeletonReal3D"
+    ),
+)
+
 #: The known data sets by name.
 DATASETS: Mapping[str, Dataset] = types.MappingProxyType(
     {
@@ -330,7 +423,11 @@ DATASETS: Mapping[str, Dataset] = types.MappingProxyType(
             _SIGHAN2005,
             _NETTALK,
             _BCI2_IV,
+            _BCI3_V,
+            _EEGMMIDB,
             _COIL20,
+            _ETH80,
+            _MSR_ACTION3D,
         )
     }
 )

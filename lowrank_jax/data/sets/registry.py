@@ -246,6 +246,12 @@ def _count_matrices(path: str | os.PathLike[str]) -> dict[str, int]:
     return counts | {"classes": len(np.unique(first.y))}
 
 
+def _count_arrays(path: str | os.PathLike[str]) -> dict[str, int]:
+    with np.load(path) as arrays:
+        longest = max(len(arrays[name]) for name in arrays)
+        return {"arrays": len(arrays.files), "rows": longest}
+
+
 def _count_text(path: str | os.PathLike[str]) -> dict[str, int]:
     return {"lines": read_text(path, encoding="latin-1").count("\n")}
 
@@ -257,5 +263,6 @@ _COUNTERS: dict[str, Callable[[str | os.PathLike[str]], dict[str, int]]] = {
     "words": _count_words,
     "nettalk": _count_nettalk,
     "matrices": _count_matrices,
+    "arrays": _count_arrays,
     "text": _count_text,
 }
