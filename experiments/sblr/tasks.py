@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from lowrank_jax import loops, metrics
+from lowrank_jax import metrics
 from lowrank_jax.batch.sblr import bcpd, fista
-from lowrank_jax.estimators.classifier import selection
+from lowrank_jax.estimators.classifier import selection, solving
 from lowrank_jax.models import bilinear_logit, matrix_logit
 from lowrank_jax.streams.matrices import Labelled
 
@@ -176,16 +176,22 @@ def _held_out(
     return _joined(method, parts, len(groups[0][0]))
 
 
-@functools.partial(jax.jit, static_argnums=0)
 def _fit_bilinear(
-    rank: int, labelled: Labelled, point: jax.Array, others: jax.Array
+    rank: int, labelled: Labelled, point: jax.Array, others: np.ndarray
 ) -> jax.Array:
-    """Fit as `selection.cross_validate` does; return the scores of other matrices."""
-    strengths: dict[str, Any] = dict(zip(selection.NAMES, point, strict=True))
-    learner = bcpd.learner(rank=rank, start="label", tolerance=1e-3, **strengths)
-    state = learner.init(jax.random.key(0), labelled)
-    state, _, _ = loops.converge(learner, state, labelled, max_iterations=500)
-    return bilinear_logit.scores(state.params, others)
+    """Fit as `selection.cross_validate` does; return the scores of other matrices.
+
+    A model that falls to zero is tried again from weak strengths, as `fit` does.
+    """
+    given = bcpd.Settings(rank=rank, start="label", tolerance=1e-3)
+    fixed, numbers = given.split()
+    numbers |= dict(zip(selection.NAMES, point, strict=True))
+    problem = labelled, numbers, None, fixed, 500
+    params = solving.alive(problem, solving.solve(*problem))[0]
+    return _bilinear_scores(params, others)
+
+
+_bilinear_scores = jax.jit(bilinear_logit.scores)
 
 
 @jax.jit

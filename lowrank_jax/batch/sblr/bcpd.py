@@ -84,6 +84,7 @@ class Info(NamedTuple):
       balance: Residual of DR-S4, zero at a stationary point, ().
       left_support: Entries of U other than 0, () int32.
       right_support: Entries of V other than 0, () int32.
+      num_zero: Classes with U_c = 0 or V_c = 0, which no matrix scores, () int32.
       converged: True if q^k is within the tolerance, () bool.
     """
 
@@ -99,6 +100,7 @@ class Info(NamedTuple):
     balance: jax.Array
     left_support: jax.Array
     right_support: jax.Array
+    num_zero: jax.Array
     converged: jax.Array
 
 
@@ -372,6 +374,9 @@ def stages(settings: Settings) -> Stages:
             balance=_balance(params, left, right),
             left_support=(params.left != 0).sum(dtype=jnp.int32),
             right_support=(params.right != 0).sum(dtype=jnp.int32),
+            num_zero=(~(params.left.any((1, 2)) & params.right.any((1, 2)))).sum(
+                dtype=jnp.int32
+            ),
             converged=change <= jnp.asarray(settings.tolerance, objective.dtype),
         )
         return new, info

@@ -181,10 +181,10 @@ class LabelledMatrices:
         words = {"train": "training data", "cv": "cross-validated", "test": "test data"}
         for part, found in self.scores.items():
             yield matrices.line_of(words[part], found)
-        if not result["left_support"] or not result["right_support"]:
+        if self.done.zero_note:
             output.note(
-                "all weights are zero, so every matrix gets the same class: lower mu1, "
-                "mu2, nu1, nu2 with --set, or choose them with --cv."
+                f"{self.done.zero_note[0].lower()}{self.done.zero_note[1:]}: lower "
+                "mu1, mu2, nu1, nu2 with --set, or choose them with --cv."
             )
 
     def _result(self) -> dict[str, Any]:

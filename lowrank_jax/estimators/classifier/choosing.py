@@ -10,7 +10,7 @@ import numpy as np
 from lowrank_jax import checks
 from lowrank_jax.batch.sblr import bcpd
 from lowrank_jax.checks import InputError
-from lowrank_jax.estimators.classifier.fitting import descent_of, prepare, solve
+from lowrank_jax.estimators.classifier.fitting import descent_of, prepare
 from lowrank_jax.estimators.classifier.model import (
     check_matrices,
     precision_of,
@@ -25,6 +25,7 @@ from lowrank_jax.estimators.classifier.selection import (
     grid_points,
     merit,
 )
+from lowrank_jax.estimators.classifier.solving import alive, solve
 from lowrank_jax.models import bilinear_logit
 from lowrank_jax.streams.matrices import Labelled
 
@@ -163,7 +164,8 @@ class _Fits(NamedTuple):
             here = numbers | dict(zip(NAMES, strengths.tolist(), strict=True))
             weights = self.weights[fold].astype(dtype)
             part = self.labelled._replace(weights=weights)
-            params, _, sweeps[i, fold] = solve(part, here, None, fixed, self.most)
+            problem = part, here, None, fixed, self.most
+            params, _, sweeps[i, fold] = alive(problem, solve(*problem))
             held = self.weights[fold] == 0
             scores[i, held] = np.asarray(_score(params, self.labelled.x))[held]
             if self.say is not None:

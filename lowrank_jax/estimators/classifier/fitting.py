@@ -20,16 +20,15 @@ training part of `bci2_iv` (rank 1, two times five folds) it had an AUC of 0.898
 separated has no solution at all (errata SBLR-R4.1).
 
 Zero is a stationary point, and with :math:`\ell_1` on both factors a local minimum. If
-a descent ends there, `fit` tries again: it fits weak strengths and raises them step by
-step, each fit started from the last. If zero is still the lowest end, `fit` returns it
-with the warning `ZeroModel`, and such a fit does not count as converged.
+the weights of a class end there, `fit` tries again from weak strengths (`solving`). If
+zero is still the lowest end, `fit` returns it with the warning `ZeroModel`. A fit whose
+weights are all zero does not count as converged.
 
 Solver. By default each block is solved (Algorithm 1). On `bci2_iv` the fit is within
 1e-4 after 15 sweeps. With one proximal step per block (Algorithms 2 and 3), 5000 sweeps
 end higher.
 """
 
-import functools
 import time
 import warnings
 from collections.abc import Collection, Mapping, Sequence
@@ -39,7 +38,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax import __version__, checks, loops, streams
+from lowrank_jax import __version__, checks, streams
 from lowrank_jax.batch.sblr import bcpd
 from lowrank_jax.batch.sblr.bcpd import Info
 from lowrank_jax.checks import InputError
@@ -51,6 +50,7 @@ from lowrank_jax.estimators.classifier.model import (
     precision_of,
     scaling_of,
 )
+from lowrank_jax.estimators.classifier.solving import alive, is_zero, solve
 from lowrank_jax.linalg.penalties import Penalty
 from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.streams.matrices import Labelled
@@ -91,7 +91,27 @@ class Fit(NamedTuple):
     @property
     def is_zero(self) -> bool:
         """Whether all weights are zero, so that every matrix gets the same class."""
-        return _is_zero(self.classifier.params)
+        return bool(is_zero(self.classifier.params).all())
+
+    @property
+    def zero_classes(self) -> np.ndarray:
+        """Classes whose weights are zero: no matrix changes their score."""
+        model = self.classifier
+        return model.pattern_classes[is_zero(model.params)]
+
+    @property
+    def zero_note(self) -> str:
+        """Say which weights are zero, and what follows; empty if no class has any."""
+        if self.is_zero:
+            return "All weights are zero, so every matrix gets the same class"
+        names = self.zero_classes.tolist()
+        if not names:
+            return ""
+        few = ", ".join(map(str, names[:5])) + (", ..." if len(names) > 5 else "")
+        return (
+            f"The weights of {len(names)} of {len(self.classifier.classes)} classes "
+            f"are zero ({few}), so no matrix changes the scores of these classes"
+        )
 
     @property
     def converged(self) -> bool:
@@ -101,15 +121,7 @@ class Fit(NamedTuple):
 
 
 class ZeroModel(UserWarning):
-    """All weights are zero: the penalties are too strong, or there is no signal."""
-
-
-_ZERO = (
-    "All weights are zero, so every matrix gets the same class: lower mu1, mu2, nu1, "
-    "nu2, or choose them by BilinearClassifierCV."
-)
-#: Shares of the strengths on the way from a weak penalty to the given one.
-_SHARES = (1 / 64, 1 / 16, 1 / 4, 1 / 2, 1.0)
+    """Weights are zero, of all classes or some: too strong penalties, or no signal."""
 
 
 def fit(
@@ -200,8 +212,7 @@ def fit(
         compiled = solve.lower(*problem).compile()
         ready = time.perf_counter()
         found = jax.block_until_ready(compiled(*problem[:3]))
-        if _is_zero(found[0]):
-            found = _from_weak(problem, found)
+        found = alive(problem, found)
         seconds = time.perf_counter() - ready
     params, trace, num_iterations = jax.device_get(found)
 
@@ -227,37 +238,10 @@ def fit(
         },
     )
     done = Fit(classifier, tuple(traces), seconds, ready - began)
-    if done.is_zero:
-        warnings.warn(ZeroModel(_ZERO), stacklevel=2)
+    if done.zero_note:
+        advice = "lower mu1, mu2, nu1, nu2, or choose them by BilinearClassifierCV."
+        warnings.warn(ZeroModel(f"{done.zero_note}: {advice}"), stacklevel=2)
     return done
-
-
-def _is_zero(params: Params) -> bool:
-    """Tell if every matrix gets the same scores."""
-    return not (np.any(params.left) and np.any(params.right))
-
-
-def _from_weak(problem: tuple, found: tuple) -> tuple:
-    """Return the end of a path from weak to the given strengths, if it is lower.
-
-    Args:
-      problem: Arguments of `solve`.
-      found: What `solve` has returned for them.
-    """
-    labelled, numbers, start, fixed, most = problem
-    strengths = {k: v for k, v in numbers.items() if k in STRENGTHS}
-    if not any(strengths.values()):
-        return found
-    latest = start
-    for share in _SHARES:
-        here = numbers | {name: share * v for name, v in strengths.items()}
-        state = fixed if latest is start else fixed._replace(start="given")
-        result = solve(labelled, here, latest, state, most)
-        latest = result[0]
-    last = jnp.take_along_axis(result[1].objective, result[2][..., None] - 1, -1)
-    before = jnp.take_along_axis(found[1].objective, found[2][..., None] - 1, -1)
-    is_lower = not _is_zero(latest) and float(last.sum()) < float(before.sum())
-    return result if is_lower else found
 
 
 def complete(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -363,34 +347,6 @@ def problem_of(data: Prepared, settings: Mapping[str, Any]) -> tuple:
         if data.is_one_vs_all:
             start = Params(*(part[:, None] for part in start))
     return data.labelled, numbers, start, fixed, settings["max_iterations"]
-
-
-@functools.partial(jax.jit, static_argnums=(3, 4))
-def solve(
-    labelled: Labelled,
-    numbers: dict[str, Any],
-    start: Params | None,
-    fixed: bcpd.Settings,
-    max_iterations: int,
-) -> tuple[Params, Info, jax.Array]:
-    """Run one problem, or one per class, to its end."""
-
-    def run(labelled: Labelled, start: Params | None) -> tuple:
-        settings = fixed._asdict() | numbers
-        if start is not None:
-            settings["start"] = start
-        learner = bcpd.learner(**settings)
-        state = learner.init(jax.random.key(0), labelled)
-        state, trace, num_iterations = loops.converge(
-            learner, state, labelled, max_iterations=max_iterations
-        )
-        return bcpd.final_params(state), trace, num_iterations
-
-    if labelled.targets.ndim == 2:
-        return run(labelled, start)
-    data = Labelled(x=None, targets=0, weights=None)  # type: ignore[arg-type]
-    axes = (data, None if start is None else 0)
-    return jax.vmap(run, in_axes=axes)(labelled, start)
 
 
 def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from lowrank_jax.estimators.classifier.fitting import (
     fit,
     prepare,
     problem_of,
-    solve,
 )
 from lowrank_jax.estimators.classifier.model import check_matrices, precision_of
+from lowrank_jax.estimators.classifier.solving import solve
 from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.streams.matrices import Labelled
 
