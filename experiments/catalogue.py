@@ -20,6 +20,7 @@ NAMES = (
     "sblr-fig3",
     "sblr-table2",
     "sblr-table4",
+    "sblr-real",
     "smm-fig1",
     "smm-fig2",
     "smm-operators",

@@ -17,6 +17,7 @@ from jax import lax
 from lowrank_jax import metrics
 from lowrank_jax.batch.sblr import bcpd, fista
 from lowrank_jax.estimators.classifier import selection, solving
+from lowrank_jax.linalg import penalties
 from lowrank_jax.models import bilinear_logit, matrix_logit
 from lowrank_jax.streams.matrices import Labelled
 
@@ -24,6 +25,7 @@ __all__ = [
     "CHUNK",
     "Method",
     "Task",
+    "choose_and_score",
     "convex_scores",
     "evaluate",
     "evaluate_all",
@@ -46,6 +48,8 @@ class Method(NamedTuple):
     ranks: tuple[int, ...] = (1,)  # tried without penalty, where bilinear
     is_joint: bool = False  # many classes in one model, else one against all others
     paper: float | None = None
+    penalty: str = "net"  # elastic net; "nuclear" and "variation" take (P, 1) strengths
+    max_iterations: int = _MAX_ITERATIONS  # of FISTA
 
 
 class Task(NamedTuple):
@@ -71,6 +75,21 @@ def evaluate(method: Method, task: Task, *, rank: int | None = None) -> dict[str
       ``accuracy`` and ``auc`` (of two classes, else None) on the test part, and the
       ``choice`` with its cross-validated accuracy.
     """
+    scores, choice = choose_and_score(method, task, rank=rank)
+    accuracy, auc = _figures(scores, task.codes[~task.is_train])
+    return {"accuracy": accuracy, "auc": auc, "choice": choice}
+
+
+def choose_and_score(
+    method: Method, task: Task, *, rank: int | None = None
+) -> tuple[np.ndarray, dict[str, Any]]:
+    """Return the scores (n_test, K) of the test part and what was chosen.
+
+    Of two classes the second has a score, and the first has 0. The arguments are
+    explained by `evaluate`.
+    """
+    if method.penalty == "variation":  # its penalty goes down the columns
+        task = task._replace(x=task.x.transpose(0, 2, 1))
     # The offset makes up for the mean; without it the steps can be far longer.
     mean = task.x[task.is_train].mean(0)
     train, others = task.x[task.is_train] - mean, task.x[~task.is_train] - mean
@@ -93,17 +112,16 @@ def evaluate(method: Method, task: Task, *, rank: int | None = None) -> dict[str
         point = points[best]
         choice["cv_accuracy"] = _figures(found[best], codes)[0]
         choice["num_failed"] = sum(not np.isfinite(scores).all() for scores in found)
-    names = selection.NAMES if method.is_bilinear else ("l1", "l2")
+    names = selection.NAMES if method.is_bilinear else ("l1", "l2")[: len(point)]
     choice |= dict(zip(names, map(float, point), strict=True))
+    convex = functools.partial(_fit, method.penalty, method.max_iterations)
     parts = []
     for marks in groups:
         labelled = _label(train, marks)
         strengths = jnp.asarray(point, jnp.float32)
-        fit = functools.partial(_fit_bilinear, rank) if method.is_bilinear else _fit
+        fit = functools.partial(_fit_bilinear, rank) if method.is_bilinear else convex
         parts.append(np.asarray(fit(labelled, strengths, others)))
-    scores = _joined(method, parts, len(groups[0][0]))
-    accuracy, auc = _figures(scores, task.codes[~task.is_train])
-    return {"accuracy": accuracy, "auc": auc, "choice": choice}
+    return _joined(method, parts, len(groups[0][0])), choice
 
 
 def evaluate_all(
@@ -171,7 +189,8 @@ def _held_out(
                 labelled, points, folds, rank=rank, chunk_size=CHUNK
             )
         else:
-            scores = convex_scores(labelled, points, folds)
+            how = {"penalty": method.penalty, "max_iterations": method.max_iterations}
+            scores = convex_scores(labelled, points, folds, **how)
         parts.append(scores)
     return _joined(method, parts, len(groups[0][0]))
 
@@ -194,29 +213,39 @@ def _fit_bilinear(
 _bilinear_scores = jax.jit(bilinear_logit.scores)
 
 
-@jax.jit
-def _fit(labelled: Labelled, point: jax.Array, others: jax.Array) -> jax.Array:
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _fit(
+    penalty: str, most: int, labelled: Labelled, point: jax.Array, others: jax.Array
+) -> jax.Array:
     """Fit as `convex_scores` does; return the scores of other matrices."""
-    state = _convex(labelled, point[None], labelled.weights[None])
+    state = _convex(penalty, most, labelled, point[None], labelled.weights[None])
     params = jax.tree.map(lambda part: part[0, 0], state.params)
     return matrix_logit.scores(params, others)
 
 
 def convex_scores(
-    labelled: Labelled, points: np.ndarray, weights: np.ndarray
+    labelled: Labelled,
+    points: np.ndarray,
+    weights: np.ndarray,
+    *,
+    penalty: str = "net",
+    max_iterations: int = _MAX_ITERATIONS,
 ) -> np.ndarray:
     """Fit logistic regression at every point on every fold; score what is held out.
 
     Args:
       labelled: All matrices; their own weights are not used.
-      points: (P, 2) l1, l2.
+      points: (P, 2) l1, l2, or (P, 1) strengths of another penalty.
       weights: (num_folds, n), zero where held out.
+      penalty: Penalty of the weights, as in `Method`.
+      max_iterations: Largest number of iterations.
 
     Returns:
       (P, n, m).
     """
     dtype = labelled.x.dtype
-    state = _convex(labelled, np.asarray(points, dtype), np.asarray(weights, dtype))
+    given = np.asarray(points, dtype), np.asarray(weights, dtype)
+    state = _convex(penalty, max_iterations, labelled, *given)
     found = np.asarray(state.scores)
     scores = np.zeros((len(points), *labelled.targets.shape), dtype)
     for fold, row in enumerate(weights):
@@ -224,14 +253,26 @@ def convex_scores(
     return scores
 
 
-@jax.jit
-def _convex(labelled: Labelled, points: jax.Array, weights: jax.Array) -> fista.State:
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _convex(
+    penalty: str,
+    max_iterations: int,
+    labelled: Labelled,
+    points: jax.Array,
+    weights: jax.Array,
+) -> fista.State:
     """Return the states of all points and folds at the end of FISTA with restarts."""
 
     def make(point: jax.Array) -> Any:
-        return fista.learner(
-            l1=point[0], l2=point[1], restart=True, tolerance=_TOLERANCE
-        )
+        if penalty == "nuclear":
+            given: dict[str, Any] = {
+                "penalty": penalties.nuclear_norm(strength=point[0])
+            }
+        elif penalty == "variation":
+            given = {"penalty": penalties.total_variation(strength=point[0])}
+        else:
+            given = {"l1": point[0], "l2": point[1]}
+        return fista.learner(restart=True, tolerance=_TOLERANCE, **given)
 
     def begin(weights: jax.Array) -> fista.State:  # the penalty of 0 is 0
         start = fista.learner(restart=True).init
@@ -258,7 +299,7 @@ def _convex(labelled: Labelled, points: jax.Array, weights: jax.Array) -> fista.
 
     zero = jnp.zeros((), jnp.int32)
     state, _, _ = lax.while_loop(
-        lambda carry: (carry[1] < _MAX_ITERATIONS) & ~carry[2],
+        lambda carry: (carry[1] < max_iterations) & ~carry[2],
         advance,
         (state, zero, jnp.zeros((), bool)),
     )
