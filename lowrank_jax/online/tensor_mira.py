@@ -40,6 +40,7 @@ from lowrank_jax import checks
 from lowrank_jax.linalg.gather import read
 from lowrank_jax.models import candidates, tensor
 from lowrank_jax.models.tensor import Params, Shape
+from lowrank_jax.online import components
 from lowrank_jax.streams.lists import Candidates
 from lowrank_jax.types import Learner, check_dtype
 
@@ -56,11 +57,13 @@ class State(NamedTuple):
       params: For each mode (H, n_d).
       sums: Sum of the params over rounds, if the learner averages.
       num_rounds: Number of rounds t, () int32.
+      agreement: How well the averages stand for the tensor, if the learner averages.
     """
 
     params: Params
     sums: Params | None
     num_rounds: jax.Array
+    agreement: components.Agreement | None = None
 
 
 class Info(NamedTuple):
@@ -79,6 +82,10 @@ class Info(NamedTuple):
       rises: Share of sub-steps that raised TM-Eq3, ().
       norm_product: Product over d of ``||w_h^d||^2``, mean over h, ().
       component_distance: In 0..1; 0 where all components are equal, ().
+      average_cosine: Cosine of the tensor and the tensor of the averages; 1 if the
+        learner does not average, ().
+      restarted: True if the averages no longer stand for the tensor and start anew
+        (`components.agree`), () bool.
       sub_steps: Tau, TM-Eq3 before and after, if recorded, (num_sweeps, H, D, 3).
     """
 
@@ -94,6 +101,8 @@ class Info(NamedTuple):
     rises: jax.Array
     norm_product: jax.Array
     component_distance: jax.Array
+    average_cosine: jax.Array
+    restarted: jax.Array
     sub_steps: jax.Array | None = None
 
 
@@ -145,7 +154,8 @@ def learner(
         draws entries uniformly in 0..1 before scaling; use it if H > 1. ``"random"``
         draws them in -1..1. Then the weight of a decisive feature, such as the score
         of a base system, may take long to find its sign, or lose it again.
-      averaging: ``"average"`` keeps the mean of each vector over rounds; ``"none"``.
+      averaging: ``"average"`` keeps the mean of each vector over rounds, since the
+        round at which the means last started anew (`Info.restarted`); ``"none"``.
       cost: :math:`\rho`: ``"quality"`` (difference of quality) or ``"one"``.
       oracle: Which of several best candidates: ``"first"``, or of highest score now
         (``"nearest"``).
@@ -186,7 +196,8 @@ def learner(
             lowest = 0.0 if start == "positive" else -1.0
             params = tensor.random(key, shape, dtype, lowest=lowest)
         sums = jax.tree.map(jnp.zeros_like, params) if averaging == "average" else None
-        return State(params, sums, jnp.zeros((), jnp.int32))
+        agreement = None if sums is None else components.no_agreement(dtype)
+        return State(params, sums, jnp.zeros((), jnp.int32), agreement)
 
     num_substeps = num_sweeps * num_components * order
 
@@ -287,20 +298,29 @@ def learner(
         reference = params
         if state.sums is not None:
             reference = jax.tree.map(jnp.add, state.sums, state.params)
-        squares, agreements = _inner(params, (params, reference))
+        squares, agreements = components.inner(params, (params, reference))
         if step != "paper":
-            params = _balanced(params, squares, has_moved)
+            params = components.balanced(params, squares, has_moved)
         if state.sums is not None:
-            params = _aligned(params, agreements, has_moved)
+            params = components.aligned(params, agreements, has_moved)
         mean = end.total / (num_substeps * num_best)
         norms = squares.prod(axis=0)  # (H,); balancing the lengths keeps them
-        agreement = jnp.ones((), dtype)
+        alike = jnp.ones((), dtype)
         if num_components > 1:
-            agreement = tensor.gram(params, params).sum() / jnp.maximum(
+            alike = tensor.gram(params, params).sum() / jnp.maximum(
                 num_components * norms.sum(), jnp.finfo(dtype).tiny
             )
         if seen is not None:
             seen = seen.reshape(num_sweeps, num_components, order, 3)
+        sums, agreement = state.sums, state.agreement
+        near, restarted = jnp.ones((), dtype), jnp.zeros((), bool)
+        if sums is not None and agreement is not None:
+            number = (agreement.num_rounds + 1).astype(dtype)  # of terms in reference
+            mean_of = jax.tree.map(lambda total: total / number, reference)
+            near = components.cosine(params, mean_of)
+            agreement, restarted = components.agree(agreement, near)
+            keep = ~restarted
+            sums = jax.tree.map(lambda s, w: jnp.where(keep, s + w, w), sums, params)
         info = Info(
             loss=loss,
             is_mistake=pair.is_mistake,
@@ -313,22 +333,21 @@ def learner(
             objective_after=end.objectives[1],
             rises=mean[3],
             norm_product=norms.mean(),
-            component_distance=jnp.sqrt(jax.nn.relu(1 - agreement)),
+            component_distance=jnp.sqrt(jax.nn.relu(1 - alike)),
+            average_cosine=near,
+            restarted=restarted,
             sub_steps=seen,
         )
-        sums = state.sums
-        if sums is not None:
-            sums = jax.tree.map(jnp.add, sums, params)
-        return State(params, sums, state.num_rounds + 1), info
+        return State(params, sums, state.num_rounds + 1, agreement), info
 
     return Learner(init, update)
 
 
 def final_params(state: State) -> Params:
     """Return the model to predict with, the average over rounds if it was kept."""
-    if state.sums is None:
+    if state.sums is None or state.agreement is None:
         return state.params
-    num_rounds = state.num_rounds
+    num_rounds = state.agreement.num_rounds
     return tuple(
         jnp.where(num_rounds > 0, total / jnp.maximum(num_rounds, 1).astype(w.dtype), w)
         for w, total in zip(state.params, state.sums, strict=True)
@@ -396,54 +415,3 @@ def _contracted(
         target = target - minus @ now[d]
         size = size + jnp.abs(minus) @ jnp.linalg.norm(now[d], axis=1)
     return weight, target, size
-
-
-def _balanced(params: Params, squares: jax.Array, is_mistake: jax.Array) -> Params:
-    """Give the vectors of a component equal lengths, and keep their product.
-
-    The steps ``"exact"`` and ``"bcd"`` depend only on the tensor. In exact arithmetic
-    this changes nothing. Without it, the lengths drift apart beyond the range of a
-    float. TM-Eq6 does depend on the lengths, so ``"paper"`` is not balanced.
-
-    Args:
-      params: One (H, n_d) array per mode.
-      squares: (D, H), squared lengths of the vectors.
-      is_mistake: Nothing changes if it is False.
-    """
-    is_fit = (squares > 0).all(axis=0, keepdims=True) & is_mistake
-    logs = jnp.log(jnp.where(is_fit, squares, 1)) / 2
-    scales = jnp.exp(logs.mean(axis=0, keepdims=True) - logs)
-    return tuple(
-        factor * scale[:, None] for factor, scale in zip(params, scales, strict=True)
-    )
-
-
-def _aligned(params: Params, agreements: jax.Array, is_mistake: jax.Array) -> Params:
-    """Flip pairs of vectors so that each vector agrees in sign with its average.
-
-    Flipping two vectors of a component keeps their product, but changes the mean of the
-    vectors over rounds. The first vector takes the signs of all others.
-
-    Args:
-      params: One (H, n_d) array per mode.
-      agreements: (D, H), inner products with the average.
-      is_mistake: Nothing changes if it is False.
-    """
-    agrees = agreements >= 0
-    signs = jnp.where(agrees | ~is_mistake, 1, -1).astype(params[0].dtype)  # (D, H)
-    signs = signs.at[0].set(signs[1:].prod(axis=0))
-    return tuple(
-        factor * sign[:, None] for factor, sign in zip(params, signs, strict=True)
-    )
-
-
-def _inner(one: Params, others: tuple[Params, ...]) -> jax.Array:
-    """Return the inner product of each vector with its counterparts, (k, D, H).
-
-    Several are computed together, because one alone takes longer than two on a CPU.
-    """
-    found = [
-        jnp.einsum("hn,khn->kh", factor, jnp.stack(rows), precision="highest")
-        for factor, *rows in zip(one, *others, strict=True)
-    ]
-    return jnp.stack(found, axis=1)

@@ -14,7 +14,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.data import drop_shared
 from lowrank_jax.data.made.lists import reranking_task
 from lowrank_jax.models.tensor import Shape, mode_sizes
-from lowrank_jax.online import rerank, tensor_mira
+from lowrank_jax.online import components, rerank, tensor_mira
 
 LIMITS = (100.0, 0.3, 0.02)  # C: never clipped, sometimes, mostly
 NUM_LISTS = 30
@@ -195,6 +195,65 @@ def twin(
         trace.append((y != z, quality[y] - quality[z], begins, ends, *mean))
         after.append([w.copy() for w in params])
     return after, np.array(trace, float)
+
+
+def test_averages_start_anew_where_the_tensor_has_left_them():
+    """A component that dies and comes back elsewhere is not mixed with the old one."""
+    lists = task()
+    order = jnp.tile(jnp.arange(NUM_LISTS, dtype=jnp.int32), 8)
+    one = streams.lists.stream(drop_shared(lists))
+    two = dataclasses.replace(lists, quality=1 - lists.quality)  # the worst is now best
+    two = streams.lists.stream(drop_shared(two))
+    learner = tensor_mira.learner(
+        shape=Shape((2, 3, 2), 1), step="bcd", max_step_size=0.1, decoding="cost",
+        averaging="average", dtype=jnp.float64,
+    )  # fmt: skip
+
+    def update(state, example):
+        state, info = learner.update(state, example)
+        return state, (info, state.params)
+
+    @jax.jit
+    def run(state, corpus):
+        return jax.lax.scan(lambda s, i: update(s, corpus.example(i)), state, order)
+
+    state, (before, old) = run(learner.init(jax.random.key(0), one.example(0)), one)
+    assert not before.restarted.any()
+    state, (info, new) = run(state, two)
+    whole = [np.concatenate(pair) for pair in zip(old, new, strict=True)]
+    begin = len(order) + int(np.flatnonzero(info.restarted)[-1])
+    assert state.agreement.num_rounds == 2 * len(order) - begin
+    for part, found in zip(whole, tensor_mira.final_params(state), strict=True):
+        np.testing.assert_allclose(found, part[begin:].mean(0), rtol=1e-9)
+    last = dense([part[-1] for part in whole])
+    kept, mixed = (dense([part[at:].mean(0) for part in whole]) for at in (begin, 0))
+    assert cosine(kept, last) > 0.8 > 0.5 > cosine(mixed, last)
+    # The last cosine is with the mean before the round, its last term taken twice.
+    terms = [np.append(part[begin:-1], part[-2:-1], axis=0) for part in whole]
+    mean = dense([part.mean(0) for part in terms])
+    np.testing.assert_allclose(info.average_cosine[-1], cosine(mean, last), rtol=1e-9)
+
+
+def cosine(one, two):
+    return (one * two).sum() / np.sqrt((one * one).sum() * (two * two).sum())
+
+
+def test_scatter_alone_does_not_start_the_averages_anew():
+    rng = np.random.default_rng(0)
+
+    @jax.jit
+    def follow(values):
+        start = components.no_agreement(jnp.float64)
+        return jax.lax.scan(components.agree, start, values)
+
+    scattered = 0.2 + 0.2 * rng.normal(size=2000)
+    after, restarted = follow(jnp.asarray(scattered))
+    assert not restarted.any() and after.num_rounds == 2000
+    fallen = np.append(np.full(300, 0.9), np.full(300, 0.3))
+    after, restarted = follow(jnp.asarray(fallen))
+    # The mean of 0.3 + 0.6 (99/100)^k is below 0.45 from k = 138 on.
+    assert np.flatnonzero(restarted).tolist() == [300 + 138 - 1]
+    assert after.num_rounds == 600 - (300 + 138 - 1)
 
 
 @each_step
