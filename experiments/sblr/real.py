@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.intervals import mean_of, verdict
-from experiments.protocol import Experiment, Result, Setup
+from experiments.protocol import Experiment, Result, Setup, Verdict
 from experiments.sblr import recordings, tasks
 from experiments.sblr.recordings import Case
 from experiments.sblr.tasks import Method
@@ -157,56 +157,57 @@ def methods(*, has_line: bool, is_many: bool, is_full: bool) -> list[Method]:
 
 
 def run(setup: Setup) -> Result:
-    """Score all methods; the protocols of an interrupted run are not run again."""
+    """Score all methods."""
     result: Result = {
         "experiment": "sblr-real",
         "scale": setup.scale,
         "left_out": [name for name, model in peers().items() if model is None],
-        "protocols": list(setup.before["protocols"]) if setup.before else [],
+        "protocols": [],
     }
-    done = {protocol["name"] for protocol in result["protocols"]}
     for protocol in protocols(setup):
-        if protocol.name in done:
-            continue
         found: dict[str, list[np.ndarray]] = {}
         choices: dict[str, list[Any]] = {}
         units, share = [], 0.0
-        for case in protocol.cases():
-            for name, correct, choice in _scored(protocol, case, setup.is_full):
-                found.setdefault(name, []).append(correct)
-                choices.setdefault(name, []).append(choice)
+        for number, case in enumerate(protocol.cases()):
+            score = functools.partial(_scored, protocol, case, setup.is_full)
+            for name, each in setup.cell(f"{protocol.name}, {number}", score).items():
+                found.setdefault(name, []).append(np.array(each["correct"], bool))
+                choices.setdefault(name, []).append(each["choice"])
             units.append(case.units)
             share = len(case.units) / int(case.task.is_train.sum())
             shown = (f"{name} {each[-1].mean():.3f}" for name, each in found.items())
-            setup.say(f"{protocol.name}, {len(units)}: " + ", ".join(shown))
+            setup.say(f"{protocol.name}, {number + 1}: " + ", ".join(shown))
         result["protocols"].append(summary(protocol, found, choices, units, share))
-        setup.keep(result)
     return result
 
 
-def _scored(
-    protocol: Protocol, case: Case, is_full: bool
-) -> Iterator[tuple[str, np.ndarray, Any]]:
-    """Yield each method with the truth of its answers on the test part."""
-    task, ranks = case.task, {}
+def _scored(protocol: Protocol, case: Case, is_full: bool) -> dict[str, Any]:
+    """Return the truth of each method's answers on the test part, and its choice."""
+    task, ranks, found = case.task, {}, {}
     wanted = methods(
         has_line=protocol.has_line,
         is_many=int(task.codes.max()) > 1,
         is_full=is_full,
     )
     codes = task.codes[~task.is_train]
+
+    def keep(name: str, answers: np.ndarray, choice: Any) -> None:
+        correct = (answers == codes).astype(int).tolist()
+        found[name] = {"correct": correct, "choice": choice}
+
     for method in wanted:
         rank = ranks.get(method.name)
         scores, choice = tasks.choose_and_score(method, task, rank=rank)
         if method.name == "BLR":
             ranks["SBLR"] = choice["rank"]
-        answers = scores[:, 0] > 0 if scores.shape[1] == 1 else scores.argmax(1)
-        yield method.name, answers == codes, choice
+        is_one = scores.shape[1] == 1
+        keep(method.name, scores[:, 0] > 0 if is_one else scores.argmax(1), choice)
     if case.signals is not None:
         for name, model in peers().items():
             if model is not None:
                 model.fit(case.signals[task.is_train], task.codes[task.is_train])
-                yield name, model.predict(case.signals[~task.is_train]) == codes, None
+                keep(name, model.predict(case.signals[~task.is_train]), None)
+    return found
 
 
 def peers() -> dict[str, Any]:
@@ -358,6 +359,21 @@ def _order(part: dict[str, Any]) -> str:
     return "not decided"
 
 
+def verdicts(result: Result) -> list[Verdict]:
+    """Decide every step of the paper's order, and SBLR against what stands beside."""
+    words = {"better": "holds", "worse": "fails", "not told apart": "not decided"}
+    return [
+        {
+            "claim": f"{row['to']} above {row['from']}: {part['name']}",
+            "value": row["mean"],
+            "interval": [row["low"], row["high"]],
+            "verdict": words[row["verdict"]],  # type: ignore[typeddict-item]
+        }
+        for part in result["protocols"]
+        for row in part["differences"]
+    ]
+
+
 def picture(figure: Any, result: Result) -> None:
     """Draw each method less SBLR with its interval, one panel per protocol."""
     parts = result["protocols"]
@@ -402,5 +418,5 @@ EXPERIMENT = Experiment(
     run,
     table,
     picture,
-    can_resume=True,
+    verdicts=verdicts,
 )

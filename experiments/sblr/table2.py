@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.intervals import Mean, mean_of, verdict, wilson
-from experiments.protocol import Experiment, Result, Setup
+from experiments.intervals import Mean, decide, mean_of, verdict, wilson
+from experiments.protocol import Experiment, Result, Setup, Verdict
 from experiments.sblr import tasks
 from experiments.sblr.tasks import Method, Task
 from experiments.tables import markdown, number
@@ -198,6 +198,14 @@ def _spread(value: dict[str, float], sign: str = "") -> str:
     return Mean(**value).shown(sign, digits=3, mark="±")
 
 
+def verdicts(result: Result) -> list[Verdict]:
+    """Decide each step of the paper's order by the accuracy on random splits."""
+    return [
+        decide(f"{row['to']} above {row['from']}", Mean(**row["accuracy"]))
+        for row in result["differences"]
+    ]
+
+
 def picture(figure: Any, result: Result) -> None:
     """Draw one dot and interval per method, beside the paper's figures."""
     names = [row["method"] for row in result["official"]]
@@ -266,4 +274,5 @@ EXPERIMENT = Experiment(
     run,
     table,
     picture,
+    verdicts=verdicts,
 )

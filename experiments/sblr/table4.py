@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.intervals import mean_of, verdict
-from experiments.protocol import Experiment, Result, Setup
+from experiments.intervals import Mean, decide, mean_of, verdict
+from experiments.protocol import Experiment, Result, Setup, Verdict
 from experiments.sblr import tasks
 from experiments.sblr.tasks import Method, Task
 from experiments.tables import markdown
@@ -201,6 +201,18 @@ def table(result: Result) -> str:
     )
 
 
+def verdicts(result: Result) -> list[Verdict]:
+    """Decide each step of the paper's order, and what stands beside it."""
+    return [
+        decide(
+            f"{row['to']} above {row['from']}: {protocol['name']}",
+            Mean(row["mean"], row["half"]),
+        )
+        for protocol in result["protocols"]
+        for row in protocol["differences"]
+    ]
+
+
 def _percent(row: dict[str, Any], sign: str = "") -> str:
     return f"{100 * row['mean']:{sign}.1f} ± {100 * row['half']:.1f}"
 
@@ -249,4 +261,5 @@ EXPERIMENT = Experiment(
     run,
     table,
     picture,
+    verdicts=verdicts,
 )

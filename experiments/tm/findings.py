@@ -4,15 +4,16 @@
 above 0. The best tensor model of a training size is the best on development data.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from experiments.intervals import Bootstrap, answer
+from experiments.protocol import Result, Verdict
 from experiments.tm.scores import Trained, f1_of
 
-__all__ = ["answers"]
+__all__ = ["answers", "verdicts"]
 
 
 def answers(found: list[Trained], num_lists: int) -> dict[str, dict[str, Any]]:
@@ -32,6 +33,42 @@ def answers(found: list[Trained], num_lists: int) -> dict[str, dict[str, Any]]:
     results |= _orders(sampled)
     results |= _components(sampled)
     return results
+
+
+def verdicts(result: Result) -> list[Verdict]:
+    """Decide each finding: it fails only where one of its parts is surely reversed."""
+    decided: list[Verdict] = []
+    for claim, finding in result["findings"].items():
+        about = finding
+        if claim.startswith("1a"):  # of the smallest size alone; the others are shown
+            about = next(iter(finding["by_size"].values()))
+        parts = list(_parts(about))
+        is_reversed = any(part.get("note") == "the opposite holds" for part in parts)
+        known = parts[0] if len(parts) == 1 else {"value": None, "interval": None}
+        decided.append(
+            {
+                "claim": claim,
+                "value": known["value"],
+                "interval": known["interval"],
+                "verdict": (
+                    "holds"
+                    if finding["answer"] == "yes"
+                    else "fails"
+                    if is_reversed
+                    else "not decided"
+                ),
+            }
+        )
+    return decided
+
+
+def _parts(item: Any) -> Iterator[dict[str, Any]]:
+    """Yield the differences of a finding, each with a value and an interval."""
+    if isinstance(item, dict) and "interval" in item:
+        yield item
+    elif isinstance(item, dict | list):
+        for one in item.values() if isinstance(item, dict) else item:
+            yield from _parts(one)
 
 
 class _Sampled:

@@ -348,4 +348,5 @@ EXPERIMENT = Experiment(
     run,
     drawing.table,
     drawing.picture,
+    verdicts=findings.verdicts,
 )

@@ -125,6 +125,9 @@ def test_the_order_of_the_paper_is_answered_by_paired_differences(tmp_path):
     worse = found | {"SBLR": found["LR"]}
     part = real.summary(some_protocol(False), worse, choices, units, 1.0)
     assert real._order(part) == "fails"
+    told = {v["claim"]: v["verdict"] for v in real.verdicts({"protocols": [part]})}
+    assert told["BLR above sparse LR: some"] == "holds"
+    assert told["SBLR above BLR: some"] == "fails"
     equal = found | {"SBLR": found["BLR"]}
     part = real.summary(some_protocol(True), equal, choices, units, 0.1)
     assert real._order(part) == "not decided"

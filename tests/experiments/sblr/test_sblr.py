@@ -224,6 +224,11 @@ def _runs(shifts):
     }
 
 
+GAPS = [
+    {"mean": mean, "half": half} for mean, half in ((0.2, 0.1), (-0.2, 0.1), (0.1, 0.2))
+]
+
+
 def test_summaries_tell_better_from_worse_and_make_tables_and_plots(tmp_path):
     names = ("LR", "sparse LR", "ridge LR", "BLR", "SBLR")
     runs = _runs(dict(zip(names, (0, 0.1, 0.05, 0.3, 0.2), strict=True)))
@@ -246,11 +251,19 @@ def test_summaries_tell_better_from_worse_and_make_tables_and_plots(tmp_path):
     result = found | {"official": official, "data": "none", "num_train": 1}
     result |= {"num_test": 1, "folds": 2, "repetitions": 3}
     assert "SBLR less BLR" in table2.table(result)
+    apart = found | {"differences": [{"from": "LR", "to": "BLR", "accuracy": gap}
+                                     for gap in GAPS]}  # fmt: skip
+    decided = [one["verdict"] for one in table2.verdicts(apart)]
+    assert decided == ["holds", "fails", "not decided"]
     draw(table2.EXPERIMENT, result, tmp_path / "table2.png")
 
     runs |= _runs({"M-BLR": 0.0, "M-SBLR": 0.1})
     result |= {"protocols": [table4.summary("COIL-20, some", runs)]}
     assert "M-SBLR less M-BLR" in table4.table(result)
+    rows = [{"from": "LR", "to": "BLR"} | gap for gap in GAPS]
+    apart = {"protocols": [{"name": "some", "differences": rows}]}
+    assert [one["verdict"] for one in table4.verdicts(apart)] == decided
+    assert table4.verdicts(apart)[0]["claim"] == "BLR above LR: some"
     draw(table4.EXPERIMENT, result, tmp_path / "table4.png")
 
 

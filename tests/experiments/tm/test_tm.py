@@ -13,7 +13,7 @@ from experiments import intervals, nbest
 from experiments.__main__ import draw
 from experiments.bench import tm as bench
 from experiments.protocol import Setup
-from experiments.tm import fig3, fig4, grid, scores, steps, table1
+from experiments.tm import fig3, fig4, findings, grid, scores, steps, table1
 from experiments.tm.grid import Tensor
 from lowrank_jax import loops, streams
 from lowrank_jax.data.made.lists import reranking_task
@@ -145,6 +145,10 @@ def test_table1_chooses_on_development_and_answers_each_finding(tiny, tmp_path):
         assert row["paper_parameters"] == row["paper_parameters_printed"]
     assert {name[0] for name in result["findings"]} == set("1234")
     assert all(f["answer"] in ("yes", "no") for f in result["findings"].values())
+    decided = {one["claim"]: one["verdict"] for one in findings.verdicts(result)}
+    assert decided.keys() == result["findings"].keys()
+    for claim, finding in result["findings"].items():
+        assert (decided[claim] == "holds") == (finding["answer"] == "yes")
     (step,) = result["steps"]
     assert step["bcd_raises"] == 0 and step["bcd_substeps"] > 20
     assert any("T-MIRA" in line for line in lines)
