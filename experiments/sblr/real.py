@@ -8,8 +8,8 @@
 | MSR-Action3D, unseen people; 6 sequences of each action | Table 5, UCF sports |
 
 Strengths and ranks are chosen by cross-validation within the training part, on small
-grids. Random splits have intervals by Student's t, widened for the examples that splits
-share. A fixed split has intervals by the bootstrap over units of its test part:
+grids. Random splits have intervals by Student's t, widened where splits share half of
+their training objects. A fixed split has intervals by the bootstrap over units of its test part:
 sequences, stretches of one label, trials. Differences are paired.
 
 Beside the paper's methods: ridge, the nuclear norm on the whole weight matrix, and its
@@ -59,15 +59,17 @@ class Protocol(NamedTuple):
       stands_for: Table of the paper.
       cases: Makes the tasks.
       has_line: True if the columns of a matrix are times or frequencies.
-      is_random: True if the tasks are random splits of one data set, else the test
-        parts are disjoint and their examples are counted together.
+      overlap: Ratio of test to training size in `intervals.mean_of` for random splits
+        of one data set: 1 where half of the objects are trained on, 0 where training
+        parts are few draws from many. None if the split is fixed: test parts are then
+        disjoint, and their examples are counted together.
     """
 
     name: str
     stands_for: str
     cases: Callable[[], Iterator[Case]]
     has_line: bool
-    is_random: bool
+    overlap: float | None
 
 
 def protocols(setup: Setup) -> list[Protocol]:
@@ -85,14 +87,14 @@ def protocols(setup: Setup) -> list[Protocol]:
             "Table 4",
             on(recordings.categories, place, 5 if is_full else 2, **images),
             has_line=False,
-            is_random=True,
+            overlap=1.0,
         ),
         Protocol(
             "ETH-80, 80 objects",
             "Table 4",
             on(recordings.objects, place, 3, **images),
             has_line=False,
-            is_random=True,
+            overlap=0.0,
         ),
     ]
     return [
@@ -101,14 +103,14 @@ def protocols(setup: Setup) -> list[Protocol]:
             "Table 2",
             on(recordings.movements, place, **trials),
             has_line=True,
-            is_random=False,
+            overlap=None,
         ),
         Protocol(
             "BCI III V",
             "Table 3",
             on(recordings.spectra, place, **persons),
             has_line=True,
-            is_random=False,
+            overlap=None,
         ),
         *views[: 2 if is_full else 1],
         Protocol(
@@ -116,14 +118,14 @@ def protocols(setup: Setup) -> list[Protocol]:
             "Table 5",
             on(recordings.people, place, **few),
             has_line=True,
-            is_random=False,
+            overlap=None,
         ),
         Protocol(
             "MSR-Action3D, 6 a class",
             "Table 5",
             on(recordings.videos, place, many, **few),
             has_line=True,
-            is_random=True,
+            overlap=0.0,
         ),
     ]
 
@@ -167,17 +169,16 @@ def run(setup: Setup) -> Result:
     for protocol in protocols(setup):
         found: dict[str, list[np.ndarray]] = {}
         choices: dict[str, list[Any]] = {}
-        units, share = [], 0.0
+        units = []
         for number, case in enumerate(protocol.cases()):
             score = functools.partial(_scored, protocol, case, setup.is_full)
             for name, each in setup.cell(f"{protocol.name}, {number}", score).items():
                 found.setdefault(name, []).append(np.array(each["correct"], bool))
                 choices.setdefault(name, []).append(each["choice"])
             units.append(case.units)
-            share = len(case.units) / int(case.task.is_train.sum())
             shown = (f"{name} {each[-1].mean():.3f}" for name, each in found.items())
             setup.say(f"{protocol.name}, {number + 1}: " + ", ".join(shown))
-        result["protocols"].append(summary(protocol, found, choices, units, share))
+        result["protocols"].append(summary(protocol, found, choices, units))
     return result
 
 
@@ -247,12 +248,11 @@ def summary(
     found: dict[str, list[np.ndarray]],
     choices: dict[str, list[Any]],
     units: list[np.ndarray],
-    share: float,
 ) -> dict[str, Any]:
     """Return accuracies, intervals, paired differences and the paper's order."""
-    if protocol.is_random:
+    if protocol.overlap is not None:
         values = {name: [c.mean() for c in each] for name, each in found.items()}
-        interval = functools.partial(_by_splits, share=share)
+        interval = functools.partial(_by_splits, share=protocol.overlap)
     else:
         every = np.concatenate([n + 10**6 * i for i, n in enumerate(units)])
         _, code = np.unique(every, return_inverse=True)
@@ -277,7 +277,7 @@ def summary(
         "stands_for": protocol.stands_for,
         "splits": len(units),
         "test": sum(map(len, units)),
-        "is_random": protocol.is_random,
+        "is_random": protocol.overlap is not None,
         "rows": rows,
         "differences": differences,
     }

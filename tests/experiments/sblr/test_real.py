@@ -104,8 +104,8 @@ def test_strong_penalties_flatten_what_they_are_about():
     assert np.ptp(scores("nuclear", 1e3, task)) == 0
 
 
-def some_protocol(is_random):
-    return real.Protocol("some", "Table 0", lambda: iter(()), False, is_random)
+def some_protocol(overlap):
+    return real.Protocol("some", "Table 0", lambda: iter(()), False, overlap)
 
 
 def test_the_order_of_the_paper_is_answered_by_paired_differences(tmp_path):
@@ -119,17 +119,17 @@ def test_the_order_of_the_paper_is_answered_by_paired_differences(tmp_path):
     }
     choices = {name: [None, None] for name in names}
     units = [np.arange(300) // 3] * 2
-    part = real.summary(some_protocol(False), found, choices, units, 1.0)
+    part = real.summary(some_protocol(None), found, choices, units)
     assert {row["verdict"] for row in part["differences"]} == {"better"}
     assert real._order(part) == "holds"
     worse = found | {"SBLR": found["LR"]}
-    part = real.summary(some_protocol(False), worse, choices, units, 1.0)
+    part = real.summary(some_protocol(None), worse, choices, units)
     assert real._order(part) == "fails"
     told = {v["claim"]: v["verdict"] for v in real.verdicts({"protocols": [part]})}
     assert told["BLR above sparse LR: some"] == "holds"
     assert told["SBLR above BLR: some"] == "fails"
     equal = found | {"SBLR": found["BLR"]}
-    part = real.summary(some_protocol(True), equal, choices, units, 0.1)
+    part = real.summary(some_protocol(0.0), equal, choices, units)
     assert real._order(part) == "not decided"
     result = {"protocols": [part], "left_out": ["CSP + LDA (MNE)"]}
     text = real.table(result)
