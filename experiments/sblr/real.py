@@ -9,8 +9,8 @@
 
 Strengths and ranks are chosen by cross-validation within the training part, on small
 grids. Random splits have intervals by Student's t, widened where splits share half of
-their training objects. A fixed split has intervals by the bootstrap over units of its test part:
-sequences, stretches of one label, trials. Differences are paired.
+their training objects. A fixed split has intervals by the bootstrap over units of its
+test part: sequences, stretches of one label, trials. Differences are paired.
 
 Beside the paper's methods: ridge, the nuclear norm on the whole weight matrix, and its
 total variation along time (or frequency). On EEG signals also pyriemann's tangent space
