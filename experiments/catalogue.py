@@ -55,14 +55,10 @@ NOT_RUN = (
         "normalised tenth is (bol-fig1)",
     ),
     NotRun("SBLR Figures 1 and 2", "drawings of the models, no data"),
-    NotRun(
-        "SBLR Table 3: EEG of three image categories",
-        "the authors' own recordings, not at hand; `fit --cv` takes many classes",
-    ),
     NotRun("SBLR Figure 4: sample images of ALOI", "pictures of the data, no result"),
     NotRun(
-        "SBLR Table 5 and Figure 5: UCF sports videos",
-        "videos and SIFT features are not at hand; `fit` takes such matrices",
+        "SBLR Figure 5: UCF sports videos",
+        "videos and SIFT features are not at hand; Table 5 has a stand-in",
     ),
     NotRun(
         "TM Figures 1 and 2: a tensor, and the mapping as an algorithm",
