@@ -14,7 +14,7 @@ the step on :math:`F^* = \frac12\|\cdot\|_F^2` that raises the dual objective mo
 every `dual_increment` is zero or more.
 """
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -120,4 +120,11 @@ def learner(
         num_rounds = state.num_rounds + 1
         return State(moved.params, moved.sums, conjugate, num_rounds), info
 
-    return Learner(init, update)
+    def wide() -> Any:
+        from lowrank_jax.online.wide import mira as wide_mira
+
+        return wide_mira.mira_rounds(
+            max_step_size=max_step_size, cost=cost, decoding=decoding, dtype=dtype
+        )
+
+    return Learner(init, update, wide=wide)

@@ -15,7 +15,8 @@ weigh by sentence: `num_rounds` of a state counts sentences. DR-B10
 
 ========  ========================================================================
 `share`   scores, labels and differences of a batch
-`linear`  `online.perceptron` and `online.mira`
+`linear`  `online.perceptron`
+`mira`    `online.mira`, which solves the quadratic program of a batch
 `bol`     `online.bol`, variant "block"
 ========  ========================================================================
 

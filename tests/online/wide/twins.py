@@ -46,6 +46,32 @@ def perceptron(sequences, orders, sizes, step):
     return w, mean, rows
 
 
+def mira(sequences, orders, sizes, largest, cost_of_one=False):
+    """The program of each batch by coordinate steps on the weights."""
+    space, pairs = sequences.space, list(twins.sentences(sequences))
+    w, total, rows = twins.empty(space), twins.empty(space), []
+    for index, (order, size) in enumerate(zip(orders, sizes, strict=True)):
+        for batch in batches(order, size, index == 0):
+            found = decoded(space, w, pairs, batch)
+            tau, moved = np.zeros(len(batch)), largest
+            for _ in range(10):
+                if moved <= 1e-5 * largest:
+                    break
+                moved = 0.0
+                for i, (delta, wrong, _) in enumerate(found):
+                    if not wrong:
+                        continue
+                    gap = (1 if cost_of_one else wrong) - twins.dot(w, delta)
+                    full = tau[i] + gap / twins.dot(delta, delta)
+                    full = min(max(full, 0.0), largest)
+                    w = twins.combine(w, delta, full - tau[i])
+                    moved, tau[i] = max(moved, abs(full - tau[i])), full
+            rows += [(f[1], f[2], t) for f, t in zip(found, tau, strict=True)]
+            total = twins.combine(total, w, len(batch))
+    mean = twins.Weights(*(part / len(rows) for part in total))
+    return w, mean, rows
+
+
 def bol_block(sequences, orders, sizes, step, theta, right, nudge, num_steps):
     """DR-B6 in wide rounds; each touched block is mapped once a round.
 
