@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lowrank_jax.theory.bol.duality import BestStep as BestStep
     from lowrank_jax.theory.bol.duality import best_step_size as best_step_size
     from lowrank_jax.theory.bol.regret import regret_certificate as regret_certificate
+    from lowrank_jax.theory.bol.wide import wide_certificate as wide_certificate
     from lowrank_jax.theory.certificate import Certificate as Certificate
     from lowrank_jax.theory.certificate import at_most as at_most
     from lowrank_jax.theory.certificate import equal as equal
@@ -37,5 +38,6 @@ __all__, __getattr__, __dir__ = lazy.attach(
         "sblr": "sblr",
         "smm": "smm",
         "tm": "tm",
+        "wide_certificate": "bol.wide:wide_certificate",
     },
 )

@@ -12,7 +12,7 @@ __all__ = ["PARTS", "choose", "part", "statements"]
 #: Modules that hold statements. The modules of one part share runs.
 PARTS = (
     ("bol.geometry", "bol.curvature", "bol.rank_k", "bol.blocks"),
-    ("bol.regret", "bol.step_size", "bol.margin", "bol.prior"),
+    ("bol.regret", "bol.step_size", "bol.margin", "bol.prior", "bol.wide"),
     ("sblr.constants", "sblr.landscape", "sblr.descent", "sblr.limits"),
     ("smm.hankel", "smm.prox", "smm.splitting"),
     ("tm.construction", "tm.steps"),
