@@ -23,11 +23,13 @@ if TYPE_CHECKING:
     )
     from lowrank_jax.certify.spectrum import Conjugate, Spectrum, conjugate
     from lowrank_jax.certify.unseen import HeldOut, held_out, losses
+    from lowrank_jax.certify.wide import WideCertificate, wide_regret
 
 _MODULES = {
     "runs": "Certified RunCertificate along best_multiple regret run",
     "spectrum": "Conjugate Spectrum conjugate",
     "unseen": "HeldOut held_out losses",
+    "wide": "WideCertificate wide_regret",
 }
 
 __all__, __getattr__, __dir__ = lazy.attach(

@@ -17,12 +17,24 @@ from lowrank_jax import loops, streams, theory
 from lowrank_jax.certify import audit, comparator
 from lowrank_jax.certify.spectrum import Conjugate, Spectrum, conjugate
 from lowrank_jax.checks import InputError
-from lowrank_jax.data.sequences import Sequences
+from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.online import bol, mistakes, perceptron
 from lowrank_jax.theory.bol.regret import AlongRounds, along_rounds
 from lowrank_jax.types import Learner
 
-__all__ = ["Certified", "RunCertificate", "along", "best_multiple", "regret", "run"]
+__all__ = [
+    "Certified",
+    "Data",
+    "RunCertificate",
+    "along",
+    "best_multiple",
+    "margins_of",
+    "order_of",
+    "penalty_of",
+    "regret",
+    "run",
+    "stream_of",
+]
 
 Data = streams.sentences.Stream | Sequences
 
@@ -79,7 +91,7 @@ def run(
         model that the run itself ends with.
       hindsight: As in `regret`.
     """
-    corpus = _stream(data)
+    corpus = stream_of(data)
     start = jax.eval_shape(learner.init, key, corpus.example(0))
     info = jax.eval_shape(learner.update, start, corpus.example(0))[1]
     if getattr(info, "predicted", None) is None:
@@ -193,7 +205,7 @@ def along(
     rounds, ended = given.rounds, given.ended
     values = given.trace.conjugate.astype(np.float64)
     values[-1] = max(values[-1], ended.value)  # exact at the end
-    space = _stream(data).space
+    space = stream_of(data).space
     is_bilinear = ended.variant != "sp"
     curvature = given.trace.curvature
     with jax.enable_x64(True):
@@ -231,27 +243,19 @@ def _compared(
     order: Any,
     hindsight: bool,
 ) -> _Compared:
-    corpus, trace = _stream(data), audit.joined(trace)
+    corpus, trace = stream_of(data), audit.joined(trace)
     if (key is None) == (order is None):
         raise InputError("Give `key` or `order`, and not both: it orders the rounds.")
     if key is not None:
-        order = _order_of(key, len(trace.margin), corpus.num_examples)
+        order = order_of(key, len(trace.margin), corpus.num_examples)
     rounds = audit.check(state, trace, corpus, np.asarray(order))
     comparator.check(params, corpus.space)
     ended, moved = conjugate(state), rounds.is_mistake
     margins = np.zeros(len(moved))
-    margins[moved] = _margins_of(
+    margins[moved] = margins_of(
         params, corpus, rounds.order[moved], trace.predicted[moved]
     )
-    penalty = float(
-        _penalty(
-            params,
-            corpus.space,
-            variant=ended.variant,
-            rank=ended.rank,
-            start=ended.start,
-        )
-    )
+    penalty = penalty_of(params, corpus.space, ended)
     if hindsight and ended.start:
         raise InputError(
             "The best multiple of a model (hindsight) is for runs from zero, and this "
@@ -264,11 +268,12 @@ def _compared(
     return _Compared(trace, rounds, ended, margins, losses, penalty)
 
 
-def _stream(data: Data) -> streams.sentences.Stream:
+def stream_of(data: Data) -> streams.sentences.Stream:
+    """Return the sentences on the device."""
     return streams.sentences.stream(data) if isinstance(data, Sequences) else data
 
 
-def _order_of(key: jax.Array, num_rounds: int, num_examples: int) -> np.ndarray:
+def order_of(key: jax.Array, num_rounds: int, num_examples: int) -> np.ndarray:
     """Return the sentence of each round of a run with this key, the last pass cut."""
     num_passes = -(-num_rounds // num_examples)
     orders = [loops.pass_order(key, index, num_examples) for index in range(num_passes)]
@@ -281,7 +286,13 @@ _penalty = jax.jit(
 )
 
 
-def _margins_of(
+def penalty_of(params: Any, space: Space, ended: Conjugate) -> float:
+    """Return F**(U) for the mirror map of a run."""
+    given = {"variant": ended.variant, "rank": ended.rank, "start": ended.start}
+    return float(_penalty(params, space, **given))
+
+
+def margins_of(
     params: Any,
     corpus: streams.sentences.Stream,
     order: np.ndarray,
@@ -293,8 +304,9 @@ def _margins_of(
     are therefore handled together.
     """
     positions, owner = audit.differences(corpus, order, predicted)
-    chunks = zip(*jax.tree.map(_chunks, positions), strict=True)
-    found = [_gaps(params, corpus, mistakes.Position(*some)) for some in chunks]
+    leaves, tree = jax.tree.flatten(positions)  # without values there is one leaf less
+    chunks = zip(*map(_chunks, leaves), strict=True)
+    found = [_gaps(params, corpus, jax.tree.unflatten(tree, some)) for some in chunks]
     gaps = np.concatenate([np.zeros(0), *found])[: len(owner)]
     return np.bincount(owner, weights=gaps, minlength=len(order))
 

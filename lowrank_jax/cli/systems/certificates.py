@@ -23,6 +23,7 @@ class Certifier:
         """Keep the arguments."""
         self.arguments = arguments
         self._comparator: Any = None
+        self._is_wide = False
 
     def prepare(self, given: dict[str, Any]) -> None:
         """Check the options, and have the learner record its predictions.
@@ -48,6 +49,13 @@ class Certifier:
             raise InputError(
                 f"--certify hindsight is for runs from zero, got start="
                 f"{given['start']:g}; say --certify to compare with the model itself."
+            )
+        self._is_wide = self.arguments.batch_size != 1 or self.arguments.devices != 1
+        is_hindsight = self.arguments.certify == "hindsight"
+        if self._is_wide and (every is not None or is_hindsight):
+            raise InputError(
+                "--certify-every and --certify hindsight are for updates of one "
+                "sentence; leave out --batch-size and --devices, or say --certify."
             )
         record = tuple(given.get("record", ()))
         given["record"] = tuple(dict.fromkeys((*record, "predicted")))
@@ -87,6 +95,15 @@ class Certifier:
         step_size = float(settings["step_size"])
         with jax.enable_x64(tagger.dtype == np.float64):
             stream: Any = run.job.stream
+            if self._is_wide:
+                found = certify.wide_regret(
+                    outcome.state,
+                    outcome.traces,
+                    stream,
+                    touched.by_feature(params),
+                    key=jax.random.key(run.job.seed),
+                )
+                return self._wide(found, tagger, outcome, began)
             found = certify.regret(
                 outcome.state,
                 outcome.traces,
@@ -99,21 +116,32 @@ class Certifier:
         result = found._asdict() | {"held_out": unseen._asdict()}
         if found.spectrum is not None:
             result["spectrum"] = found.spectrum._asdict()
-        learner = self.arguments.learner
+        # The step size as it was given, not rounded to the precision.
+        result["step_size"] = step_size
+        return self._content("DR-B4", result, tagger, outcome, began)
+
+    def _wide(self, found: Any, tagger: Any, outcome: Any, began: float) -> Any:
+        """Return the content of certificate.json for wide rounds."""
+        result = found._asdict()
+        if found.spectrum is not None:
+            result["spectrum"] = found.spectrum._asdict()
+        result["batch_size"] = self.arguments.batch_size
+        return self._content("DR-B10", result, tagger, outcome, began)
+
+    def _content(
+        self, statement: str, result: Any, tagger: Any, outcome: Any, began: float
+    ) -> dict[str, Any]:
+        learner, settings = self.arguments.learner, tagger.hyperparameters_
+        left_out = ("sentences", "seconds")
         return {
-            "statement": "DR-B4",
+            "statement": statement,
             "learner": learner,
             "comparator": self.arguments.certify,
             "variant": "sp" if learner == "sp" else settings["variant"],
             "rank": settings.get("rank", 1),
             **result,
-            "step_size": step_size,  # as it was given, not rounded to the precision
             "passes": [
-                {
-                    key: entry[key]
-                    for key in entry
-                    if key not in ("sentences", "seconds")
-                }
+                {key: entry[key] for key in entry if key not in left_out}
                 for entry in outcome.history
             ],
             "seconds": time.perf_counter() - began,
@@ -122,6 +150,12 @@ class Certifier:
     def line(self, found: dict[str, Any]) -> str:
         """Say what was certified: the regret, and the loss on unseen sentences."""
         verdict = "holds" if found["holds"] else "DOES NOT HOLD"
+        if self._is_wide:
+            return (
+                f"certificate (DR-B10) against {found['comparator']}: regret, weighed "
+                f"by steps, {found['regret']:,.1f}, at most "
+                f"{found['certificate']:,.1f}: {verdict}"
+            )
         unseen = found["held_out"]
         return (
             f"certificate (DR-B4) against {found['comparator']}: regret "
