@@ -74,10 +74,12 @@ class Sentence:
 
     Attributes:
       feature_ids: (window, num_templates) int32, in 0..K; K scores 0.
-      labels: (window,) int32, in 0..S-1.
+      labels: (window,) int32, in 0..S-1; -1 for an unknown label.
       length: () int32, number of tokens, at most `window`.
       space: Sizes of the feature space. Static.
       values: (window, num_templates) value of each feature. None means 1 each.
+      weight: () weight of the sentence in training. None means 1.
+      is_partial: True if labels may be unknown. Static.
     """
 
     feature_ids: jax.Array
@@ -85,3 +87,5 @@ class Sentence:
     length: jax.Array
     space: Space = dataclasses.field(metadata={"static": True})
     values: jax.Array | None = None
+    weight: jax.Array | None = None
+    is_partial: bool = dataclasses.field(default=False, metadata={"static": True})

@@ -59,6 +59,11 @@ def check(
             "A certificate needs one step size for all rounds, and this state names "
             "none: train with online.bol or online.perceptron."
         )
+    if corpus.is_partial or corpus.weights is not None:
+        what = "unknown labels" if corpus.is_partial else "weights of sentences"
+        raise InputError(
+            f"A certificate (DR-B4) is for data without {what}: train without them."
+        )
     num_rounds, dtype = len(trace.margin), trace.margin.dtype
     if int(state.num_rounds) != num_rounds:
         raise InputError(

@@ -14,6 +14,7 @@ __all__ = [
     "check_ids",
     "check_sequences",
     "check_values",
+    "check_weights",
 ]
 
 
@@ -52,11 +53,13 @@ class Sequences:
 
     Attributes:
       feature_ids: (num_tokens, num_templates) int32, in 0..K; K scores 0.
-      labels: (num_tokens,) int32, in 0..S-1, or -1 if the label is unknown.
+      labels: (num_tokens,) int32, in 0..S-1, or -1 if the label is unknown. Learners
+        treat unknown labels as latent.
       offsets: (num_sentences + 1,) int32; sentence i is ``offsets[i]:offsets[i+1]``.
       space: Sizes of the feature space.
       values: (num_tokens, num_templates) real value of each feature. None means 1
         each; the kernels then do not multiply.
+      weights: (num_sentences,) weight of each sentence in training. None means 1 each.
     """
 
     feature_ids: np.ndarray
@@ -64,6 +67,7 @@ class Sequences:
     offsets: np.ndarray
     space: Space
     values: np.ndarray | None = None
+    weights: np.ndarray | None = None
 
     @classmethod
     def from_arrays(
@@ -187,6 +191,8 @@ def check_sequences(sequences: Any) -> None:
     check_ids(sequences.feature_ids, sequences.labels, space)
     if sequences.values is not None:
         check_values(sequences.values, sequences.feature_ids)
+    if sequences.weights is not None:
+        check_weights(sequences.weights, sequences.num_sentences)
 
 
 def as_values(values: Any) -> np.ndarray:
@@ -208,6 +214,23 @@ def check_values(values: Any, feature_ids: Any) -> None:
         raise InputError(
             f"`values` must be finite, got {values[at]} at row {at[0]}, column "
             f"{at[-1]}."
+        )
+
+
+def check_weights(weights: Any, number: int, name: str = "weights") -> None:
+    """Raise `InputError` unless there is a finite weight of 0 or more per sentence."""
+    weights = np.asarray(weights)
+    if weights.shape != (number,) or weights.dtype.kind not in "fiu":
+        raise InputError(
+            f"`{name}` must be {number} numbers, one per sentence, got "
+            f"{weights.dtype} of shape {weights.shape}."
+        )
+    is_bad = ~(np.isfinite(weights) & (weights >= 0))
+    if is_bad.any() or not weights.any():
+        place = int(is_bad.argmax())
+        raise InputError(
+            f"`{name}` must be finite, 0 or more and not all 0, got {weights[place]} "
+            f"at sentence {place}."
         )
 
 

@@ -16,9 +16,12 @@ if TYPE_CHECKING:
         sample_path_batch,
     )
     from lowrank_jax.decode.cost import (
+        cost_table,
         hamming_cost,
+        label_costs,
         loss_augmented_path,
         pair_counts,
+        path_cost,
         path_score,
     )
     from lowrank_jax.decode.forward_backward import (
@@ -47,7 +50,10 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "batch": "entropy_batch k_best_paths_batch path_score_batch sample_path_batch",
-    "cost": "hamming_cost loss_augmented_path pair_counts path_score",
+    "cost": (
+        "cost_table hamming_cost label_costs loss_augmented_path pair_counts "
+        "path_cost path_score"
+    ),
     "forward_backward": "Marginals entropy log_partition marginals sample_path",
     "k_best": "Paths k_best_paths",
     "lattice_paths": "LatticePaths best_paths paths_to_words smooth_maximum",

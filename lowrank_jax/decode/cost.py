@@ -7,6 +7,7 @@ Hamming distance: the cost is added to the unary scores and the rest is Viterbi.
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.decode.scores import (
@@ -19,7 +20,15 @@ from lowrank_jax.decode.scores import (
 )
 from lowrank_jax.decode.viterbi import best_path
 
-__all__ = ["hamming_cost", "loss_augmented_path", "pair_counts", "path_score"]
+__all__ = [
+    "cost_table",
+    "hamming_cost",
+    "label_costs",
+    "loss_augmented_path",
+    "pair_counts",
+    "path_cost",
+    "path_score",
+]
 
 
 def hamming_cost(
@@ -47,6 +56,49 @@ def hamming_cost(
     each_label = jnp.arange(num_labels, dtype=jnp.int32)
     is_wrong = (labels[:, None] != each_label[None, :]) & (labels[:, None] >= 0)
     return jnp.where(is_wrong, jnp.asarray(scale, dtype), jnp.zeros((), dtype))
+
+
+def cost_table(cost: jax.typing.ArrayLike, num_labels: int) -> np.ndarray:
+    """Return the cost of each wrong label as a table, on the host.
+
+    Args:
+      cost: (S,) cost of a token whose true label was missed, or (S, S) costs by true
+        and predicted label. Finite, 0 or more; the diagonal counts as 0.
+      num_labels: S.
+
+    Returns:
+      (S, S) float64: row = true label, column = predicted label.
+    """
+    table = np.asarray(cost, np.float64)
+    if table.shape == (num_labels,):
+        table = np.repeat(table[:, None], num_labels, axis=1)
+    is_fit = table.shape == (num_labels, num_labels)
+    if not is_fit or not (np.isfinite(table) & (table >= 0)).all():
+        raise InputError(
+            f"`label_cost` must hold finite numbers of 0 or more, in shape "
+            f"({num_labels},) or ({num_labels}, {num_labels}), got shape "
+            f"{table.shape} from {table.min(initial=0):g} to {table.max(initial=0):g}."
+        )
+    return table * (1 - np.eye(num_labels))
+
+
+def label_costs(labels: jax.Array, table: jax.Array) -> jax.Array:
+    """Return the cost of each label at each position, to be added to unary scores.
+
+    Args:
+      labels: (L,) true labels; where negative (not known) every label is free.
+      table: (S, S) costs by true and predicted label.
+    """
+    rows = table[jnp.maximum(labels, 0)]
+    return jnp.where((labels >= 0)[:, None], rows, 0)
+
+
+def path_cost(costs: jax.Array, labels: jax.Array, length: Length = None) -> jax.Array:
+    """Return the sum () of the costs (L, S) of given labels (L,)."""
+    num_positions = costs.shape[0]
+    inside = is_inside(as_length(length, num_positions), num_positions)
+    each = jnp.take_along_axis(costs, labels[:, None], 1)[:, 0]
+    return jnp.where(inside, each, 0).sum()
 
 
 def loss_augmented_path(

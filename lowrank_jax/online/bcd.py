@@ -161,7 +161,7 @@ def learner(
     def update(state: State, example: Sentence) -> tuple[State, Info]:
         scores = bilinear.scores(state.params, example, has_zero_row=True)
         predicted = best_path(scores, example.length).labels
-        differences = mistakes.find(example, predicted)
+        example, differences = mistakes.compare(example, scores, predicted)
         is_mistake = differences.num_positions > 0
         margin = mistakes.margin(scores, example, differences)
         loss = jnp.where(is_mistake, jax.nn.relu(1 - margin), 0)
@@ -171,7 +171,7 @@ def learner(
         weight = _weight(state, example.space, factor, penalty)
         sizes = _measure(state, pending, example, differences, factor, weight)
         square = sizes.square + (push * push).sum()
-        largest = jnp.asarray(max_step_size, dtype)
+        largest = mistakes.weighted(jnp.asarray(max_step_size, dtype), example)
         step = jnp.minimum(largest, loss / jnp.where(is_mistake, square, 1))
         state = _apply(
             state._replace(pending=pending),

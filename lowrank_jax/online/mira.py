@@ -8,6 +8,7 @@ the smallest step that restores the margin, at most :math:`C`:
                               {\|\Delta\Phi^t\|^2}\Big\}
 
 with :math:`c_t` the number of wrong labels (``cost="hamming"``) or 1 (``cost="one"``).
+The weight of a sentence multiplies C.
 ``decoding="cost"`` seeks :math:`\bar y^t` with the cost added to the scores.
 ``decoding="plain"`` takes the model's own prediction. In the dual, :math:`\tau_t` is
 the step on :math:`F^* = \frac12\|\cdot\|_F^2` that raises the dual objective most. So
@@ -60,6 +61,7 @@ def learner(
     cost: Literal["hamming", "one"] = "hamming",
     decoding: Literal["plain", "cost"] = "plain",
     averaging: Literal["dual", "none"] = "dual",
+    label_cost: jax.typing.ArrayLike | None = None,
     dtype: jnp.dtype = jnp.float32,
 ) -> Learner[State, Info, Sentence]:
     """Build the pair ``(init, update)``; both are pure.
@@ -69,15 +71,21 @@ def learner(
       cost: ``"hamming"`` (number of wrong labels) or ``"one"`` (any wrong sequence).
       decoding: ``"plain"`` or ``"cost"``; ``"cost"`` needs ``cost="hamming"``.
       averaging: ``"dual"`` (average over rounds) or ``"none"``.
+      label_cost: Cost of a wrong label, by true label (S,) or by true and predicted
+        label (S, S), in place of 1. Needs ``cost="hamming"``.
       dtype: Type of the weights.
     """
     checks.positive(max_step_size=max_step_size)
     checks.choice(("hamming", "one"), cost=cost)
     checks.choice(("plain", "cost"), decoding=decoding)
-    if decoding == "cost" and cost != "hamming":
-        raise checks.InputError(
-            f"`decoding='cost'` needs `cost='hamming'`, got cost={cost!r}."
-        )
+    for name, is_asked in (
+        ("decoding='cost'", decoding == "cost"),
+        ("label_cost", label_cost is not None),
+    ):
+        if is_asked and cost != "hamming":
+            raise checks.InputError(
+                f"`{name}` needs `cost='hamming'`, got cost={cost!r}."
+            )
     base = perceptron.learner(averaging=averaging, dtype=dtype)
 
     def init(key: jax.Array, example: Sentence) -> State:
@@ -88,20 +96,23 @@ def learner(
 
     def update(state: State, example: Sentence) -> tuple[State, Info]:
         scores = linear.scores(state.params, example, has_zero_row=True)
-        sought = scores
-        if decoding == "cost":
+        sought, costs = mistakes.with_cost(example, scores, label_cost)
+        if decoding == "cost" and costs is None:
             extra = hamming_cost(example.labels, example.space.num_labels, dtype=dtype)
             sought = scores._replace(unary=scores.unary + extra)
+        sought = sought if decoding == "cost" else scores
         predicted = best_path(sought, example.length).labels
-        differences = mistakes.find(example, predicted)
+        example, differences = mistakes.compare(example, scores, predicted)
         is_mistake = differences.num_positions > 0
 
         margin = mistakes.margin(scores, example, differences)
         norm = mistakes.squared_norm(example, differences).astype(dtype)
         price = differences.num_wrong if cost == "hamming" else is_mistake
+        if costs is not None:
+            price = mistakes.price(costs, predicted, example, dtype)
         loss = jax.nn.relu(price.astype(dtype) - margin)
         loss = jnp.where(is_mistake, loss, 0)
-        largest = jnp.asarray(max_step_size, dtype)
+        largest = mistakes.weighted(jnp.asarray(max_step_size, dtype), example)
         step = jnp.minimum(largest, loss / jnp.where(norm > 0, norm, 1))  # PA-I
         step = jnp.where(is_mistake, step, 0)
 

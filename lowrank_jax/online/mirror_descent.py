@@ -138,6 +138,7 @@ def learner(
     def update(state: State, example: Choice | Sentence) -> tuple[State, Info]:
         step = jnp.asarray(step_size, dtype)
         if isinstance(example, Sentence):
+            step = mistakes.weighted(step, example)
             new, margin, growth, info = _sentence(map, state, example, step)
             if "predicted" not in record:
                 info = info._replace(predicted=None)
@@ -152,7 +153,9 @@ def learner(
             bregman=growth - step * margin,  # DR-B4
         )
         new = new._replace(
-            conjugate=conjugate, step_size=step, num_rounds=state.num_rounds + 1
+            conjugate=conjugate,
+            step_size=state.step_size,
+            num_rounds=state.num_rounds + 1,
         )
         return new, info
 
@@ -254,7 +257,7 @@ def _sentence(
     space, dtype = example.space, step.dtype
     scores = linear.scores(state.params, example)
     predicted = best_path(scores, example.length).labels
-    differences = mistakes.find(example, predicted)
+    example, differences = mistakes.compare(example, scores, predicted)
     columns = jnp.array(space.first_order, jnp.int32)
 
     def move(n: jax.Array, tables: _Tables) -> _Tables:

@@ -14,6 +14,7 @@ is the dual after the earlier positions. These are two small sums over entries t
 read in any case.
 """
 
+import dataclasses
 from typing import NamedTuple
 
 import jax
@@ -21,7 +22,14 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax.data.sequences import Space
-from lowrank_jax.decode import Scores
+from lowrank_jax.decode import (
+    Scores,
+    allow_labels,
+    best_path,
+    cost_table,
+    label_costs,
+    path_cost,
+)
 from lowrank_jax.types import Sentence
 
 __all__ = [
@@ -29,16 +37,20 @@ __all__ = [
     "Entries",
     "Position",
     "add",
+    "compare",
     "entries",
     "find",
     "margin",
     "num_repeats",
     "pairs",
     "position",
+    "price",
     "score_gap",
     "squared_norm",
     "transitions",
     "unary",
+    "weighted",
+    "with_cost",
 ]
 __dir__ = __all__.copy
 
@@ -62,6 +74,70 @@ class Position(NamedTuple):
     previous: jax.Array  # (2,) int32
     place: jax.Array  # () int32, the position in the sentence
     values: jax.Array | None = None  # (num_templates,) of the features; None: 1 each
+
+
+def compare(
+    sentence: Sentence, scores: Scores, predicted: jax.Array
+) -> tuple[Sentence, Differences]:
+    """Return the sentence with all labels known, and where the prediction differs.
+
+    Unknown labels (-1) become the labels of the best path that agrees with the known
+    labels. A prediction that agrees with them is right: then it is that path, whatever
+    other paths have the same score. Only known labels count as wrong.
+
+    Args:
+      sentence: Sentence of the round.
+      scores: Scores of the model, without costs.
+      predicted: (window,) predicted labels.
+    """
+    if not sentence.is_partial:
+        return sentence, find(sentence, predicted)
+    given = sentence.labels
+    is_known = given >= 0
+    allowed = allow_labels(given, sentence.space.num_labels)
+    best = best_path(scores, sentence.length, allowed=allowed).labels
+    is_inside = jnp.arange(given.shape[0], dtype=jnp.int32) < sentence.length
+    is_wrong = is_known & is_inside & (given != predicted)
+    labels = jnp.where(is_wrong.any(), best, predicted)
+    sentence = dataclasses.replace(sentence, labels=labels.astype(given.dtype))
+    found = find(sentence, predicted)
+    return sentence, found._replace(num_wrong=is_wrong.sum(dtype=jnp.int32))
+
+
+def with_cost(
+    sentence: Sentence, scores: Scores, cost: jax.typing.ArrayLike | None
+) -> tuple[Scores, jax.Array | None]:
+    """Return the scores plus the cost of each label, and those costs.
+
+    Args:
+      sentence: Sentence of the round; unknown labels cost nothing.
+      scores: Scores of the model.
+      cost: As `decode.cost_table` takes it, or None for the scores alone.
+    """
+    if cost is None:
+        return scores, None
+    table = cost_table(cost, sentence.space.num_labels)
+    costs = label_costs(sentence.labels, jnp.asarray(table, scores.unary.dtype))
+    return scores._replace(unary=scores.unary + costs), costs
+
+
+def price(
+    costs: jax.Array | None,
+    predicted: jax.Array,
+    sentence: Sentence,
+    dtype: jnp.dtype,
+) -> jax.Array:
+    """Return the cost c_t of the predicted path: 1 if there are no costs."""
+    if costs is None:
+        return jnp.ones((), dtype)
+    return path_cost(costs, predicted, sentence.length)
+
+
+def weighted(step: jax.Array, sentence: Sentence) -> jax.Array:
+    """Return a step times the weight of the sentence."""
+    return (
+        step if sentence.weight is None else step * sentence.weight.astype(step.dtype)
+    )
 
 
 def find(sentence: Sentence, predicted: jax.Array) -> Differences:

@@ -80,6 +80,7 @@ def learner(
     step_size: float | jax.Array = 1.0,
     averaging: Literal["dual", "none"] = "dual",
     record: tuple[Literal["predicted", "squared_norm", "curvature"], ...] = (),
+    label_cost: jax.typing.ArrayLike | None = None,
     dtype: jnp.dtype = jnp.float32,
 ) -> Learner[State, Info, Sentence]:
     r"""Build the pair ``(init, update)``; both are pure.
@@ -93,6 +94,10 @@ def learner(
         needs them to certify the run against any model. ``"squared_norm"`` records
         :math:`\|\Delta\Phi^t\|^2`, and ``"curvature"`` the same number as the bound
         on :math:`2B_t/C^2` of DR-B3, whose ratio is 0 here. Static.
+      label_cost: Cost of a wrong label, by true label (S,) or by true and predicted
+        label (S, S). The round then predicts the path of the greatest score plus cost,
+        and :math:`\ell_t = [c_t - \langle W, \Delta\Phi^t\rangle]_+` with
+        :math:`c_t` the cost of that path. None predicts with the scores alone.
       dtype: Type of the weights.
     """
     checks.positive(step_size=step_size)
@@ -113,9 +118,11 @@ def learner(
 
     def update(state: State, example: Sentence) -> tuple[State, Info]:
         scores = linear.scores(state.params, example, has_zero_row=True)
-        predicted = best_path(scores, example.length).labels
-        differences = mistakes.find(example, predicted)
-        step = jnp.asarray(step_size, dtype)
+        sought, costs = mistakes.with_cost(example, scores, label_cost)
+        predicted = best_path(sought, example.length).labels
+        example, differences = mistakes.compare(example, scores, predicted)
+        price = mistakes.price(costs, predicted, example, dtype)
+        step = mistakes.weighted(jnp.asarray(step_size, dtype), example)
         moved = move(state, example, scores, differences, step)
         is_mistake = differences.num_positions > 0
         conjugate = state.conjugate + moved.growth
@@ -123,11 +130,12 @@ def learner(
         if "squared_norm" in record or "curvature" in record:
             square = mistakes.squared_norm(example, differences)
         info = Info(
-            loss=jnp.where(is_mistake, jax.nn.relu(1 - moved.margin), 0),
+            loss=jnp.where(is_mistake, jax.nn.relu(price - moved.margin), 0),
             is_mistake=is_mistake,
             num_wrong=differences.num_wrong,
             margin=moved.margin,
-            dual_increment=jnp.where(is_mistake, step, 0) - moved.growth,  # BOL-N5
+            dual_increment=jnp.where(is_mistake, step * price, 0)
+            - moved.growth,  # BOL-N5
             conjugate=conjugate,
             bregman=moved.growth - step * moved.margin,  # DR-B4
             predicted=predicted if "predicted" in record else None,

@@ -28,11 +28,12 @@ class Lanes:
 
     Attributes:
       feature_ids: (num_steps, num_lanes, num_templates) int32, in 0..K; K scores 0.
-      labels: (num_steps, num_lanes) int32, in 0..S-1; 0 in padding.
+      labels: (num_steps, num_lanes) int32, in 0..S-1, -1 if unknown; 0 in padding.
       previous: (num_steps, num_lanes) int32, the label before; S where a sentence
         begins, and in padding.
       is_inside: (num_steps, num_lanes) bool, False in padding.
-      pair_counts: (S, S+1) int32, how often each true label follows each.
+      pair_counts: (S, S+1) int32, how often each true label follows each; with
+        weights a sum of floats.
       zero_plan: Sums rows into the features of 0-order templates; None without them,
         or if features have values.
       first_plan: Sums rows into the features of first-order templates; None without
@@ -40,6 +41,8 @@ class Lanes:
       space: Sizes. Static.
       values: (num_steps, num_lanes, num_templates) values of the features, 0 for id K;
         None for 1 each.
+      weights: (num_steps, num_lanes) weight of the sentence; None for 1 each.
+      is_partial: True if labels are unknown. Static.
     """
 
     feature_ids: jax.Array
@@ -51,6 +54,8 @@ class Lanes:
     first_plan: SumPlan | None
     space: Space = dataclasses.field(metadata={"static": True})
     values: jax.Array | None = None
+    weights: jax.Array | None = None
+    is_partial: bool = dataclasses.field(default=False, metadata={"static": True})
 
 
 def lanes(sequences: Sequences, *, num_lanes: int = 256) -> Lanes:
@@ -62,17 +67,15 @@ def lanes(sequences: Sequences, *, num_lanes: int = 256) -> Lanes:
         than a lane would be. Wider lanes make shorter recursions.
 
     Raises:
-      InputError: If a label is not known or there is no token at all.
+      InputError: If no label is known or there is no token at all.
     """
     checks.whole(num_lanes=num_lanes)
     check_sequences(sequences)
     offsets = np.asarray(sequences.offsets, np.int64)
     labels = np.asarray(sequences.labels, np.int32)
-    unknown = np.flatnonzero(labels < 0)
-    if unknown.size:
+    if labels.size and (labels < 0).all():
         raise checks.InputError(
-            "training needs the label of every token, and the label of token "
-            f"{unknown[0]} is not known: give labelled data."
+            "training needs labels, and no token has a known one: give labelled data."
         )
     if labels.size == 0:
         raise checks.InputError("training needs data, and there is no token at all.")
@@ -88,9 +91,15 @@ def lanes(sequences: Sequences, *, num_lanes: int = 256) -> Lanes:
     previous = np.concatenate([[space.num_labels], labels[:-1]]).astype(np.int32)
     previous[offsets[:-1][lengths > 0]] = space.num_labels
     pair_counts = np.zeros((space.num_labels, space.num_labels + 1), np.int32)
-    np.add.at(pair_counts, (labels, previous), 1)
+    is_partial = bool((labels < 0).any())
+    weights = None
+    if sequences.weights is not None:
+        weights = np.repeat(np.asarray(sequences.weights, float), lengths)
+        pair_counts = pair_counts.astype(float)
+    if not is_partial:
+        np.add.at(pair_counts, (labels, previous), 1 if weights is None else weights)
 
-    def spread(values: np.ndarray, padding: int | bool) -> jax.Array:
+    def spread(values: np.ndarray, padding: float | bool) -> jax.Array:
         whole = np.full(num_rows, padding, values.dtype)
         whole[rows] = values
         return jnp.asarray(whole.reshape(num_steps, num_lanes))
@@ -124,6 +133,8 @@ def lanes(sequences: Sequences, *, num_lanes: int = 256) -> Lanes:
         first_plan=zero_plan if is_shared else plan(space.first_order),
         space=space,
         values=values,
+        weights=None if weights is None else spread(weights, 0.0),
+        is_partial=is_partial,
     )
 
 

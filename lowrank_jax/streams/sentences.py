@@ -43,6 +43,8 @@ class Stream:
       window: Length of the longest sentence, rounded up. Static.
       space: Sizes. Static.
       values: (num_tokens + window, num_templates) values, or None for 1 each.
+      weights: (num_sentences,) weights of sentences, or None for 1 each.
+      is_partial: True if some labels are unknown (-1). Static.
     """
 
     feature_ids: jax.Array
@@ -52,6 +54,8 @@ class Stream:
     window: int = dataclasses.field(metadata={"static": True})
     space: Space = dataclasses.field(metadata={"static": True})
     values: jax.Array | None = None
+    weights: jax.Array | None = None
+    is_partial: bool = dataclasses.field(default=False, metadata={"static": True})
 
     @property
     def num_examples(self) -> int:
@@ -71,17 +75,20 @@ class Stream:
             length=self.lengths[index],
             space=self.space,
             values=None if self.values is None else window(self.values),
+            weight=None if self.weights is None else self.weights[index],
+            is_partial=self.is_partial,
         )
 
     def check(self) -> None:
-        """Raise `InputError` unless there are sentences and all labels are known."""
+        """Raise `InputError` unless there are sentences and some labels are known."""
         if self.num_examples == 0:
             raise checks.InputError("There is no sentence to train on.")
-        num_unknown = int((np.asarray(self.labels) < 0).sum())
-        if num_unknown:
+        num_tokens = self.labels.shape[0] - self.window
+        labels = np.asarray(self.labels)[:num_tokens]
+        if num_tokens and (labels < 0).all():
             raise checks.InputError(
-                f"{num_unknown} tokens have no known label (-1): training needs them "
-                "all; encode the training corpus with its labels."
+                f"All {num_tokens} tokens have an unknown label (-1): encode the "
+                "training corpus with its labels."
             )
 
 
@@ -114,6 +121,8 @@ def stream(sequences: Sequences, *, window: int | None = None) -> Stream:
         window=window,
         space=sequences.space,
         values=None if padded.values is None else jnp.asarray(padded.values),
+        weights=None if padded.weights is None else jnp.asarray(padded.weights, float),
+        is_partial=bool((np.asarray(sequences.labels) < 0).any()),
     )
 
 

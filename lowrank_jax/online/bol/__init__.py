@@ -105,6 +105,7 @@ def learner(
     record: tuple[Literal["ratio", "predicted", "squared_norm", "curvature"], ...] = (),
     dual: Literal["sparse", "dense"] = "sparse",
     capacity: Capacity | None = None,
+    label_cost: jax.typing.ArrayLike | None = None,
     dtype: jnp.dtype = jnp.float32,
 ) -> Learner[State, Info, Sentence]:
     r"""Build the pair ``(init, update)``; both are pure.
@@ -148,6 +149,8 @@ def learner(
         scan of your own, look at ``state.pool.is_full``. If it is true, the last rounds
         were not done; ``state.num_rounds`` counts the rounds that were. Call
         ``learner.grow(state)`` and scan again from the first round not done. Static.
+      label_cost: Cost of a wrong label by true label (S,), or by true and predicted
+        label (S, S), in the prediction and in the loss; see `online.perceptron`.
       dtype: Type of the weights.
     """
     checks.choice(VARIANTS, variant=variant)
@@ -203,11 +206,13 @@ def learner(
         scores = bilinear.scores(
             state.params, example, has_zero_row=True, buffers=state.scores
         )
-        predicted = best_path(scores, example.length).labels
-        differences = mistakes.find(example, predicted)
+        sought, costs = mistakes.with_cost(example, scores, label_cost)
+        predicted = best_path(sought, example.length).labels
+        example, differences = mistakes.compare(example, scores, predicted)
+        price = mistakes.price(costs, predicted, example, dtype)
         before, sentence = state, example
         state, example, differences = _enter(state, example, differences)
-        step = jnp.asarray(step_size, dtype)
+        step = mistakes.weighted(jnp.asarray(step_size, dtype), example)
         # The mean of W is over what the rounds predicted with (DR-B13): one later.
         weight = (state.num_rounds + int(averaging == "weights")).astype(dtype)
         moved = bol_block.move(
@@ -260,11 +265,11 @@ def learner(
         ):
             state = state._replace(scores=scores)
         info = Info(
-            loss=jnp.where(is_mistake, jax.nn.relu(1 - moved.margin), 0),
+            loss=jnp.where(is_mistake, jax.nn.relu(price - moved.margin), 0),
             is_mistake=is_mistake,
             num_wrong=differences.num_wrong,
             margin=moved.margin,
-            dual_increment=jnp.where(is_mistake, step, 0) - growth,  # BOL-N5
+            dual_increment=jnp.where(is_mistake, step * price, 0) - growth,  # BOL-N5
             conjugate=state.conjugate,
             bregman=growth - step * moved.margin,  # DR-B4
             sigma_1=seen.sigma_1,
