@@ -258,12 +258,24 @@ def word_scores_from_labels(
     return _span_scores(ends[0].size, ends[1].size, int(is_correct.sum()))
 
 
+def check_known(corpus: Corpus, format: str) -> None:
+    """Raise `InputError` if spans of a format need labels that are unknown."""
+    if corpus.unknown_label is not None and format in ("conll", "segmentation"):
+        raise InputError(
+            f"{corpus.source} has tokens with the unknown label "
+            f"{corpus.unknown_label!r}, and F1 of --format {format} needs all labels; "
+            "give labelled data, or --format conllu to count the known tokens."
+        )
+
+
 def score_labels(corpus: Corpus, predicted: Labels, format: str) -> dict[str, Any]:
     """Return f1, precision, recall, accuracy and sentence accuracy, in percent.
 
     F1 counts chunks for ``"conll"`` and words for ``"segmentation"``. The formats
     ``"conllu"`` and ``"nettalk"`` have no spans, so f1, precision and recall are the
     accuracy of tokens or letters.
+
+    Tokens with an unknown label do not count.
 
     Args:
       corpus: True labels.
@@ -272,8 +284,11 @@ def score_labels(corpus: Corpus, predicted: Labels, format: str) -> dict[str, An
     """
     if corpus.labels is None:
         raise InputError(f"{corpus.source} has no labels to compare with.")
+    check_known(corpus, format)
     gold, offsets = corpus.labels, corpus.offsets
-    accuracy = token_accuracy(gold, predicted)
+    is_known = np.asarray(gold != corpus.unknown_label)
+    accuracy = token_accuracy(gold[is_known], np.asarray(predicted)[is_known])
+    gold = np.where(is_known, gold, predicted)  # an unknown label is never wrong
     unit = "token" if format == "conllu" else "letter"
     precision, recall, f1, meaning = (accuracy,) * 3 + (f"{unit} accuracy",)
     if format == "conll":

@@ -5,6 +5,7 @@ The values of ``--set name=value`` are read by the types of a signature.
 
 import argparse
 import inspect
+import json
 import re
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -229,6 +230,14 @@ def parse_value(text: str, annotation: Any) -> Any:
     is_choice = typing.get_origin(annotation) is typing.Literal
     given = (annotation,) if is_choice else typing.get_args(annotation) or (annotation,)
     kinds = [str if typing.get_origin(k) is typing.Literal else k for k in given]
+    if np.ndarray in kinds:  # a cost of labels
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise ValueError('a JSON object such as {"B-NP": 2}')
+        return found
     if typing.get_origin(annotation) is tuple:
         return tuple(part.strip() for part in text.split(",") if part.strip())
     if type(None) in kinds and str not in kinds and text.lower() == "none":

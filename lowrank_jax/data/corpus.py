@@ -11,7 +11,17 @@ import numpy as np
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
 
-__all__ = ["Bags", "Corpus", "corpus_of", "encode", "split", "split_fraction"]
+__all__ = [
+    "Bags",
+    "Corpus",
+    "corpus_of",
+    "encode",
+    "labels_like",
+    "sentences_of",
+    "split",
+    "split_fraction",
+    "with_unknown",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +40,7 @@ class Corpus:
       source: Name of the file, for messages.
       num_skipped: Number of entries of the file that the reader left out.
       separator: Text between two columns of the file.
+      unknown_label: Entry of `labels` where the label is not known. None if all are.
     """
 
     columns: tuple[np.ndarray, ...]
@@ -38,6 +49,7 @@ class Corpus:
     source: str
     num_skipped: int = 0
     separator: str = " "
+    unknown_label: str | None = None
 
     def __post_init__(self) -> None:
         """Check that all columns and the offsets agree in length."""
@@ -123,7 +135,39 @@ class Bags(Corpus):
     """
 
 
-def corpus_of(sentences: Any, labels: Any = None) -> Corpus:
+def with_unknown(corpus: Corpus, unknown_label: str | None) -> Corpus:
+    """Return the corpus with the label of unknown labels, if it occurs at all."""
+    if unknown_label is None or corpus.labels is None:
+        return corpus
+    if not (corpus.labels == unknown_label).any():
+        return corpus
+    return dataclasses.replace(corpus, unknown_label=unknown_label)
+
+
+def sentences_of(X: Any, y: Any = None, unknown_label: str | None = None) -> Corpus:
+    """Return sentences as a corpus, where a string is no sentence.
+
+    Args:
+      X: Corpus, or sentences as `corpus_of` takes them.
+      y: Labels as `corpus_of` takes them. With `unknown_label`, None and -1 stand for
+        an unknown label too.
+      unknown_label: Text of an unknown label, or None if there is no such text.
+    """
+    if not isinstance(X, Corpus):
+        X = list(X)
+        for number, sentence in enumerate(X):
+            if isinstance(sentence, str):
+                raise InputError(
+                    f"`X` must be a list of sentences, each a list of tokens, got the "
+                    f"string {sentence!r:.40} as sentence {number}; put the tokens of "
+                    "a sentence into a list."
+                )
+    return with_unknown(corpus_of(X, y, unknown_label), unknown_label)
+
+
+def corpus_of(
+    sentences: Any, labels: Any = None, unknown_label: str | None = None
+) -> Corpus:
     """Return sentences of tokens as a corpus.
 
     Args:
@@ -132,6 +176,8 @@ def corpus_of(sentences: Any, labels: Any = None) -> Corpus:
         of features. Lists, sets and dicts make `Bags`.
       labels: One sequence of labels per sentence, a flat array of all labels, a pair
         ``(array, offsets)``, or None.
+      unknown_label: Text that stands for None and -1 among the labels. None refuses
+        them.
 
     Raises:
       InputError: If tokens are of different kinds, or the labels do not fit the
@@ -143,7 +189,7 @@ def corpus_of(sentences: Any, labels: Any = None) -> Corpus:
         return sentences
     flat = isinstance(labels, np.ndarray) and labels.dtype.kind in "US"
     if isinstance(labels, np.ndarray) and labels.dtype == object:
-        flat = all(isinstance(label, str) for label in labels[:1])
+        flat = all(label is None or isinstance(label, str) for label in labels[:1])
     if isinstance(labels, tuple) and len(labels) == 2 and _is_offsets(labels[1]):
         labels, offsets = labels
         is_right = np.array_equal(offsets, sentences.offsets)
@@ -159,11 +205,21 @@ def corpus_of(sentences: Any, labels: Any = None) -> Corpus:
             f"sentences of {sentences.source}."
         )
     names = _objects(labels if flat else itertools.chain.from_iterable(labels))
+    if unknown_label is not None:
+        is_open = np.array([name is None or name == -1 for name in names.tolist()])
+        names[is_open.astype(bool)] = unknown_label
     for kind in set(map(type, names.tolist())):
         if not issubclass(kind, str):
             wrong = next(name for name in names.tolist() if type(name) is kind)
             raise InputError(f"`y` must hold strings, got {wrong!r}.")
     return dataclasses.replace(sentences, labels=names)
+
+
+def labels_like(X: Any, corpus: Corpus, labels: np.ndarray) -> Any:
+    """Return labels in the form of the sentences: flat for a corpus, else lists."""
+    if isinstance(X, Corpus):
+        return labels
+    return [part.tolist() for part in np.split(labels, corpus.offsets[1:-1])]
 
 
 def _corpus(sentences: list[Any]) -> Corpus:

@@ -247,6 +247,37 @@ def complete(
     return {name: p.default for name, p in options.items()} | dict(given)
 
 
+def label_cost(cost: Any, labels: tuple[str, ...]) -> Any:
+    """Return the cost of wrong labels as the learners take it.
+
+    Args:
+      cost: Dict from a true label to its cost, or to a dict from predicted labels to
+        costs. A cost that is not named is 1. Anything else is returned as it is.
+      labels: Labels of the model.
+    """
+    import numpy as np
+
+    if not isinstance(cost, Mapping):
+        return cost
+    table, places = np.ones((len(labels),) * 2), {n: i for i, n in enumerate(labels)}
+    for true, found in cost.items():
+        pairs = found if isinstance(found, Mapping) else {None: found}
+        for predicted, number in pairs.items():
+            for name in (true, *(() if predicted is None else (predicted,))):
+                if name not in places:
+                    raise InputError(
+                        f"`label_cost` has the label {name!r}, and the training data "
+                        f"have {', '.join(labels)}."
+                    )
+            if isinstance(number, bool) or not isinstance(number, int | float):
+                raise InputError(
+                    f"`label_cost` must hold numbers, got {number!r} for {true!r}."
+                )
+            column = slice(None) if predicted is None else places[predicted]
+            table[places[true], column] = number
+    return table
+
+
 def to_json(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings as JSON has them: a dtype becomes its name."""
     return {name: _plain(value) for name, value in settings.items()}
@@ -267,6 +298,8 @@ def _plain(value: Any) -> Any:
 
     if isinstance(value, tuple):
         return list(value)
+    if isinstance(value, np.ndarray):
+        return value.tolist()
     if isinstance(value, np.dtype) or (isinstance(value, type) and value is not type):
         return np.dtype(value).name
     if hasattr(value, "dtype"):  # jnp.float32 is neither a dtype nor a type

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from lowrank_jax import lazy
 
 if TYPE_CHECKING:
-    from lowrank_jax.features.attributes import AttributeEncoder
+    from lowrank_jax.features.attributes import AttributeEncoder, check_kind
     from lowrank_jax.features.encoder import Encoder
     from lowrank_jax.features.growing import grow
     from lowrank_jax.features.mapping import sequential_mapping, surrogate_mapping
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
-    "attributes": "AttributeEncoder",
+    "attributes": "AttributeEncoder check_kind",
     "encoder": "Encoder",
     "growing": "grow",
     "mapping": "sequential_mapping surrogate_mapping",

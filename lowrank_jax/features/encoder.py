@@ -138,7 +138,7 @@ class Encoder:
         is_kept = [table_ids < num_features for table_ids in ids]
         encoder = Encoder(
             template=template,
-            labels=tuple(sorted(set(corpus.labels.tolist()))),
+            labels=label_names(corpus),
             min_count=min_count,
             vocabulary=vocabulary,
             tables=tuple(
@@ -326,6 +326,16 @@ def check_training(corpus: "Corpus", min_count: int) -> None:
         raise checks.InputError(f"{corpus.source} has no labels to learn from.")
     if len(corpus.labels) == 0:
         raise checks.InputError(f"{corpus.source} has no tokens to learn from.")
+    if not label_names(corpus):
+        raise checks.InputError(
+            f"{corpus.source} has no known label: all are {corpus.unknown_label!r}."
+        )
+
+
+def label_names(corpus: "Corpus") -> tuple[str, ...]:
+    """Return the distinct labels of a corpus, sorted, without the unknown one."""
+    assert corpus.labels is not None
+    return tuple(sorted(set(corpus.labels.tolist()) - {corpus.unknown_label}))
 
 
 def label_ids(
@@ -344,7 +354,10 @@ def label_ids(
     index = dict.fromkeys(corpus.labels.tolist(), -1)
     index |= {label: i for i, label in enumerate(names)}
     labels = codes_of(corpus.labels, index)
-    unseen = np.flatnonzero(labels < 0)
+    is_unseen = labels < 0
+    if corpus.unknown_label is not None:
+        is_unseen &= corpus.labels != corpus.unknown_label
+    unseen = np.flatnonzero(is_unseen)
     if len(unseen) and unseen_label == "error":
         sentence = np.searchsorted(corpus.offsets, unseen[0], side="right")
         raise checks.InputError(

@@ -18,7 +18,7 @@ from lowrank_jax.features.compile import (
     open_windows,
     tuples_of_codes,
 )
-from lowrank_jax.features.encoder import Encoder, check_training
+from lowrank_jax.features.encoder import Encoder, check_training, label_names
 
 __all__ = ["grow", "with_labels"]
 
@@ -47,8 +47,7 @@ def grow(
       InputError: If the data have a label that the encoder does not have.
     """
     check_training(corpus, encoder.min_count)
-    assert corpus.labels is not None
-    for label in dict.fromkeys(corpus.labels.tolist()):
+    for label in label_names(corpus):
         if label not in encoder.labels:
             raise checks.InputError(
                 f"{corpus.source} has the label {label!r}, and the model has "

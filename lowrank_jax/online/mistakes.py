@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import (
     Scores,
@@ -44,7 +45,9 @@ __all__ = [
     "num_repeats",
     "pairs",
     "position",
+    "predict",
     "price",
+    "refuse_cost",
     "score_gap",
     "squared_norm",
     "transitions",
@@ -119,6 +122,36 @@ def with_cost(
     table = cost_table(cost, sentence.space.num_labels)
     costs = label_costs(sentence.labels, jnp.asarray(table, scores.unary.dtype))
     return scores._replace(unary=scores.unary + costs), costs
+
+
+def predict(
+    sentence: Sentence, scores: Scores, cost: jax.typing.ArrayLike | None = None
+) -> tuple[Sentence, jax.Array, Differences, jax.Array]:
+    """Predict a sentence, and compare the prediction with what is known of it.
+
+    Args:
+      sentence: Sentence of the round.
+      scores: Scores of the model.
+      cost: Costs of labels, added to the scores, or None.
+
+    Returns:
+      The sentence with all labels known, the predicted labels, the differences, and the
+      cost of the predicted labels, which is 1 if there are no costs.
+    """
+    sought, costs = with_cost(sentence, scores, cost)
+    predicted = best_path(sought, sentence.length).labels
+    sentence, differences = compare(sentence, scores, predicted)
+    paid = price(costs, predicted, sentence, scores.unary.dtype)
+    return sentence, predicted, differences, paid
+
+
+def refuse_cost(cost: jax.typing.ArrayLike | None) -> None:
+    """Raise `InputError` if wide rounds are asked for with costs of labels."""
+    if cost is not None:
+        raise InputError(
+            "`label_cost` is for rounds of one sentence; leave out `batch_size` and "
+            "`num_devices`, or the costs."
+        )
 
 
 def price(

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax import checks
-from lowrank_jax.decode import Scores, best_path
+from lowrank_jax.decode import Scores
 from lowrank_jax.models import linear
 from lowrank_jax.online import mistakes
 from lowrank_jax.types import Learner, Sentence, check_dtype
@@ -118,10 +118,9 @@ def learner(
 
     def update(state: State, example: Sentence) -> tuple[State, Info]:
         scores = linear.scores(state.params, example, has_zero_row=True)
-        sought, costs = mistakes.with_cost(example, scores, label_cost)
-        predicted = best_path(sought, example.length).labels
-        example, differences = mistakes.compare(example, scores, predicted)
-        price = mistakes.price(costs, predicted, example, dtype)
+        example, predicted, differences, price = mistakes.predict(
+            example, scores, label_cost
+        )
         step = mistakes.weighted(jnp.asarray(step_size, dtype), example)
         moved = move(state, example, scores, differences, step)
         is_mistake = differences.num_positions > 0
@@ -153,6 +152,7 @@ def learner(
     def wide() -> Any:
         from lowrank_jax.online.wide import linear as wide_linear
 
+        mistakes.refuse_cost(label_cost)
         return wide_linear.perceptron_rounds(
             step_size=step_size, record=record, dtype=dtype
         )

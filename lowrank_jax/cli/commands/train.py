@@ -113,6 +113,13 @@ def add_parser(commands: Any) -> None:
         "O before I-NP in IOB2; training stays as it is",
     )
     add(
+        "--unknown-label",
+        metavar="TEXT",
+        default="?",
+        help="label of tokens whose label is not known; training treats it as latent "
+        "(default: ?; an empty text means that all labels are known)",
+    )
+    add(
         "--template",
         metavar="FILE",
         help="feature template in CRF++ form, or the name of a shipped template; "

@@ -56,6 +56,11 @@ class Sentences:
         if arguments.certify is not None or arguments.certify_every is not None:
             from lowrank_jax.cli.systems.certificates import Certifier
 
+            if given.get("label_cost") is not None:
+                raise InputError(
+                    "--certify is for the loss without costs (DR-B4); leave out --set "
+                    "label_cost, or --certify."
+                )
             self.certifier = Certifier(arguments)
             self.certifier.prepare(given)
         self.estimator = Tagger(
@@ -72,6 +77,7 @@ class Sentences:
             legal_only=arguments.legal_only,
             batch_size=arguments.batch_size,
             num_devices=arguments.devices,
+            unknown_label=arguments.unknown_label or None,
             **given,
         )
         self.estimator.check()
@@ -186,20 +192,44 @@ class Sentences:
         from lowrank_jax.data.corpus import split_fraction
 
         arguments = self.arguments
-        self.train = whole = files.read_corpus(train_path, arguments)
+        self.train = whole = self._with_unknown(train_path)
         yield whole
         self._check_scheme(whole, train_path)
         if arguments.fraction != 1:
             self.train = split_fraction(whole, arguments.fraction, arguments.seed)
         if arguments.dev is not None:
             dev_path = files.find_data(arguments.dev, arguments.data_dir)
-            self.dev = files.read_corpus(dev_path, arguments)
+            self.dev = self._with_unknown(dev_path)
             yield self.dev
             self._check_scheme(self.dev, dev_path)
         if test_path is not None:
-            self.test = files.read_corpus(test_path, arguments)
+            self.test = self._with_unknown(test_path)
             yield self.test
             check_labels(whole, self.test, test_path, arguments)
+
+    def _with_unknown(self, path: str) -> "Corpus":
+        """Read a file, and note which of its labels are unknown."""
+        from lowrank_jax import metrics
+        from lowrank_jax.data.corpus import with_unknown
+
+        text = self.arguments.unknown_label
+        corpus = with_unknown(files.read_corpus(path, self.arguments), text or None)
+        if corpus.unknown_label is None:
+            return corpus
+        assert corpus.labels is not None
+        if self.certifier is not None:
+            raise InputError(
+                f"{path} has unknown labels ({text}), and --certify (DR-B4) needs all "
+                "of them; leave --certify out."
+            )
+        if hasattr(self, "train"):  # data to score
+            metrics.check_known(corpus, self.arguments.format)
+        number = int((corpus.labels == text).sum())
+        output.note(
+            f"{number} of {corpus.num_tokens} tokens of {path} are labelled {text}: "
+            "their labels are unknown (--unknown-label)."
+        )
+        return corpus
 
     def _check_scheme(self, corpus: "Corpus", path: str) -> None:
         """Raise with file and line if labels have no scheme but need one."""
@@ -248,7 +278,7 @@ def check_labels(
     assert train.labels is not None and test.labels is not None
     seen = set(train.labels.tolist())
     labels = test.labels.tolist()
-    unseen = sorted(set(labels) - seen)
+    unseen = sorted(set(labels) - seen - {test.unknown_label})
     parts = {part for label in seen for part in _parts(label)}
     for label in unseen:
         is_known = all(part in parts for part in _parts(label))

@@ -1,10 +1,14 @@
 """Words with one output per letter: what ``train smm`` does with them."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lowrank_jax.checks import InputError
+from lowrank_jax.cli import files
 from lowrank_jax.cli.fitting import Run
 from lowrank_jax.cli.systems.sentences import Sentences
+
+if TYPE_CHECKING:
+    from lowrank_jax.data.corpus import Corpus
 
 __all__ = ["Words"]
 
@@ -31,6 +35,7 @@ class Words(Sentences):
             ("--legal-only", arguments.legal_only, "chunks"),
             ("--batch-size", arguments.batch_size != 1, "rounds"),
             ("--devices", arguments.devices != 1, "rounds"),
+            ("--unknown-label", arguments.unknown_label != "?", "latent labels"),
             ("--certify", arguments.certify is not None, rounds),
             ("--certify-every", arguments.certify_every is not None, rounds),
         ):
@@ -40,6 +45,10 @@ class Words(Sentences):
                     f"out."
                 )
         return super().names()
+
+    def _with_unknown(self, path: str) -> "Corpus":
+        """Read a file; every label is known."""
+        return files.read_corpus(path, self.arguments)
 
     def prepare(self) -> None:
         """Check the settings, before anything is read."""

@@ -10,7 +10,7 @@ import numpy as np
 from lowrank_jax import checks, metrics
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.chunks import SCHEMES
-from lowrank_jax.data.corpus import Bags, Corpus, corpus_of
+from lowrank_jax.data.corpus import Bags, Corpus, labels_like, sentences_of
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.estimators import learners
 from lowrank_jax.estimators.tagger import small
@@ -19,6 +19,7 @@ from lowrank_jax.features import (
     AttributeEncoder,
     Encoder,
     Template,
+    check_kind,
     read_template,
     with_orders,
 )
@@ -77,6 +78,7 @@ class Tagger(TaggerModel):
         legal_only: bool = False,
         batch_size: int | str = 1,
         num_devices: int = 1,
+        unknown_label: str | None = "?",
         **hyperparameters: Any,
     ) -> None:
         """Keep the settings; `fit` checks them.
@@ -109,7 +111,12 @@ class Tagger(TaggerModel):
             is `labels`, or the scheme of the training data.
           batch_size: Sentences per update of bol, sp, mira, or ``"8,16,64"`` by pass.
           num_devices: Number of devices that share a batch, with the same result.
-          **hyperparameters: Arguments of the ``learner`` function of the learner.
+          unknown_label: Label of training tokens whose label is not known; None and -1
+            in `y` say the same. Such labels are latent: learners go towards the best
+            labels that agree with the known ones, crf sums over all of them.
+          **hyperparameters: Arguments of the ``learner`` function of the learner. Here
+            `label_cost` may be a dict such as ``{"B-NP": 2, "O": {"B-NP": 3}}``: costs
+            by true label, or by true and predicted label; others cost 1.
         """
         self.learner = learner
         self.num_passes = num_passes
@@ -124,6 +131,7 @@ class Tagger(TaggerModel):
         self.legal_only = legal_only
         self.batch_size = batch_size
         self.num_devices = num_devices
+        self.unknown_label = unknown_label
         self.hyperparameters = hyperparameters
 
     def check(self) -> None:
@@ -162,6 +170,7 @@ class Tagger(TaggerModel):
         y: Any = None,
         X_dev: Sentences = None,
         y_dev: Any = None,
+        sample_weight: Any = None,
         *,
         run: "Run | None" = None,
     ) -> "Tagger":
@@ -175,6 +184,8 @@ class Tagger(TaggerModel):
           X_dev: Held-out sentences. They are scored after each pass, and the weights of
             the best pass are kept. None keeps the weights of the last pass.
           y_dev: Labels of the held-out sentences.
+          sample_weight: Weight of each sentence, which multiplies the step (for mira
+            and bcd, the largest step) or the log-likelihood of crf. None means 1 each.
           run: Function that does the job; the command line adds checkpoints.
         """
         from lowrank_jax.estimators.tagger import fitting
@@ -182,7 +193,7 @@ class Tagger(TaggerModel):
         self.check()
         for name in ("_params", "_weights", "_state"):
             self.__dict__.pop(name, None)
-        corpus = self._begin(_corpus(X, y))
+        corpus = self._begin(self._given(X, y))
         self.encoder_, sequences = self._fit_encoder(corpus)
         self._bars()
         fitting.train(
@@ -190,12 +201,19 @@ class Tagger(TaggerModel):
             corpus,
             sequences,
             num_passes=self.num_passes or self._spec.num_passes,
-            dev=None if X_dev is None else _corpus(X_dev, y_dev),
+            dev=None if X_dev is None else self._given(X_dev, y_dev),
             run=run,
+            weights=sample_weight,
         )
         return self
 
-    def partial_fit(self, X: Sentences, y: Any = None, classes: Any = None) -> "Tagger":
+    def partial_fit(
+        self,
+        X: Sentences,
+        y: Any = None,
+        classes: Any = None,
+        sample_weight: Any = None,
+    ) -> "Tagger":
         """Make one pass over more labelled sentences and return the object itself.
 
         The rounds go on where the last ones ended, averages included. Features that
@@ -207,6 +225,7 @@ class Tagger(TaggerModel):
           y: Labels, as for `fit`.
           classes: All labels that will ever come, at the first call, in the scheme
             `labels` if that is given. None takes the labels of the first call.
+          sample_weight: Weights of sentences, as for `fit`.
         """
         from lowrank_jax.estimators.tagger import fitting
 
@@ -216,7 +235,7 @@ class Tagger(TaggerModel):
                 f"`learner` {self.learner!r} needs all data at once; take sp, mira or "
                 "bol for data that come bit by bit."
             )
-        corpus = _corpus(X, y)
+        corpus = self._given(X, y)
         if "_weights" not in self.__dict__:
             corpus = self._begin(corpus)
             self.encoder_, sequences = self._fit_encoder(corpus)
@@ -226,9 +245,9 @@ class Tagger(TaggerModel):
 
                 self.encoder_, sequences = with_labels(self.encoder_, names, corpus)
             self._bars()
-            fitting.train(self, corpus, sequences, num_passes=1)
+            fitting.train(self, corpus, sequences, num_passes=1, weights=sample_weight)
         else:
-            fitting.go_on(self, corpus, num_passes=1)
+            fitting.go_on(self, corpus, num_passes=1, weights=sample_weight)
         return self
 
     def predict(self, X: Sentences) -> Any:
@@ -237,9 +256,9 @@ class Tagger(TaggerModel):
         Args:
           X: Corpus, or sentences of tokens. Labels of a corpus are ignored.
         """
-        corpus = _corpus(X)
+        corpus = sentences_of(X)
         codes = self._codes(self._encode(corpus))
-        return _like(X, corpus, self._names(codes, corpus.offsets))
+        return labels_like(X, corpus, self._names(codes, corpus.offsets))
 
     def score(self, X: Sentences, y: Any = None) -> float:
         """Return F1 as a fraction, of chunks, words or tokens as `format` says.
@@ -248,7 +267,7 @@ class Tagger(TaggerModel):
           X: Corpus, or sentences of tokens.
           y: Labels of each sentence. None takes the labels of the corpus.
         """
-        corpus = _corpus(X, y)
+        corpus = self._given(X, y)
         return (
             metrics.score_labels(corpus, self.predict(corpus), self.format)["f1"] / 100
         )
@@ -261,7 +280,7 @@ class Tagger(TaggerModel):
           k: Number of labellings; a short sentence may have fewer.
         """
         checks.whole(k=k)
-        found = self._k_best(self._encode(_corpus(X)), k)
+        found = self._k_best(self._encode(sentences_of(X)), k)
         return [
             [
                 Labelling(self._names(codes, np.array([0, len(codes)])), score)
@@ -285,7 +304,7 @@ class Tagger(TaggerModel):
           Of a corpus a (num_tokens, S) array. Of sentences one list per sentence, with
           a dict from label to probability for each token.
         """
-        corpus = _corpus(X)
+        corpus = sentences_of(X)
         sequences, heat = self._encode(corpus), self.temperature_
         if small.is_small(self._weights, sequences):
             result = small.marginals(self._scored, sequences, heat).astype(self.dtype)
@@ -313,7 +332,7 @@ class Tagger(TaggerModel):
         """
         from lowrank_jax.estimators.tagger import calibration
 
-        corpus = _corpus(X, y)
+        corpus = self._given(X, y)
         self._check_kind(corpus)
         if corpus.labels is None:
             raise InputError(f"{corpus.source} has no labels to compare with.")
@@ -357,7 +376,7 @@ class Tagger(TaggerModel):
         Args:
           sentence: One sentence: a list of tokens, or a corpus of one sentence.
         """
-        corpus = _corpus(sentence if isinstance(sentence, Corpus) else [sentence])
+        corpus = sentences_of(sentence if isinstance(sentence, Corpus) else [sentence])
         if corpus.num_sentences != 1:
             raise InputError(
                 f"`sentence` must be one sentence, got {corpus.num_sentences}; "
@@ -375,16 +394,25 @@ class Tagger(TaggerModel):
     def _spec(self) -> learners.Spec:
         return learners.spec_of(self.learner, _LEARNERS)
 
-    def _learner(self, more: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def _learner(
+        self, more: Mapping[str, Any], labels: tuple[str, ...] = ()
+    ) -> tuple[Any, dict[str, Any]]:
         """Build the learner; return it and all its settings, ready for JSON.
 
         Args:
           more: Settings that the data decide unless they are given.
+          labels: Labels of the training data, once they are known.
         """
         given = dict(more) | dict(self.hyperparameters)
         every = learners.complete(self.learner, learners.options_of(self._spec), given)
+        if isinstance(given.get("label_cost"), Mapping):
+            cost = given.pop("label_cost")
+            given["label_cost"] = learners.label_cost(cost, labels) if labels else 1.0
         learner = learners.module_of(self._spec).learner(**given)
         return learner, learners.to_json(every)
+
+    def _given(self, X: Sentences, y: Any) -> Corpus:
+        return sentences_of(X, y, self.unknown_label)
 
     def _begin(self, corpus: Corpus) -> Corpus:
         """Learn the scheme of the labels; return the corpus in the model's scheme."""
@@ -412,39 +440,9 @@ class Tagger(TaggerModel):
         return Encoder.fit_transform(corpus, template, min_count=self.min_count)
 
     def _check_kind(self, corpus: Corpus) -> None:
-        """Raise `InputError` unless the tokens are of the kind of the training data."""
-        encoder = self.encoder_
-        if isinstance(encoder, AttributeEncoder) != isinstance(corpus, Bags):
-            has, wants = "strings or tuples of columns", "lists or dicts of features"
-            if isinstance(corpus, Bags):
-                has, wants = wants, has
-            raise InputError(
-                f"{corpus.source} has tokens that are {has}, and the model was trained "
-                f"on {wants}; give tokens as in training."
-            )
+        check_kind(self.encoder_, corpus)
 
     def _encode(self, corpus: Corpus) -> Sequences:
         self._check_kind(corpus)
         plain: Any = dataclasses.replace(corpus, labels=None)
         return self.encoder_.transform(plain)
-
-
-def _corpus(X: Sentences, y: Any = None) -> Corpus:
-    """Return sentences as a corpus; a string is no sentence here."""
-    if not isinstance(X, Corpus):
-        X = list(X)
-        for number, sentence in enumerate(X):
-            if isinstance(sentence, str):
-                raise InputError(
-                    f"`X` must be a list of sentences, each a list of tokens, got the "
-                    f"string {sentence!r:.40} as sentence {number}; put the tokens of "
-                    "a sentence into a list."
-                )
-    return corpus_of(X, y)
-
-
-def _like(X: Sentences, corpus: Corpus, labels: np.ndarray) -> Any:
-    """Return labels in the form of the sentences: flat for a corpus, else lists."""
-    if isinstance(X, Corpus):
-        return labels
-    return [part.tolist() for part in np.split(labels, corpus.offsets[1:-1])]

@@ -1,5 +1,6 @@
 """Train a tagger on encoded sentences: from settings and arrays to weights."""
 
+import dataclasses
 import functools
 import hashlib
 import time
@@ -10,10 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax import metrics, streams
+from lowrank_jax import loops, metrics, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.corpus import Corpus
-from lowrank_jax.data.sequences import Sequences
+from lowrank_jax.data.sequences import Sequences, check_weights
 from lowrank_jax.estimators import base, learners, training
 from lowrank_jax.estimators.tagger import compact
 
@@ -129,6 +130,7 @@ def train(
     run: Run | None = None,
     start: Any = None,
     num_before: int = 0,
+    weights: Any = None,
 ) -> None:
     """Train a tagger that has its encoder, and keep in it what was learned.
 
@@ -141,10 +143,22 @@ def train(
       run: Function that does the job.
       start: State to begin with.
       num_before: Number of passes that led to `start`.
+      weights: Weights of the training sentences.
     """
     spec = tagger._spec
     more = {spec.one_pass: corpus.num_sentences} if spec.one_pass else {}
-    learner, plain = tagger._learner(more)
+    learner, plain = tagger._learner(more, tagger.encoder_.labels)
+    if weights is not None:
+        weights = np.asarray(weights)
+        check_weights(weights, corpus.num_sentences, "sample_weight")
+        sequences = dataclasses.replace(sequences, weights=weights)
+    is_wide = loops.is_wide(tagger.batch_size, tagger.num_devices)
+    costs = plain.get("label_cost")
+    if is_wide and not (weights is corpus.unknown_label is costs is None):
+        raise InputError(
+            "`batch_size` and `num_devices` above 1 are for data without unknown "
+            "labels, `sample_weight` and `label_cost`; leave them out."
+        )
     settings = {
         "learner": tagger.learner,
         "hyperparameters": plain,
@@ -162,8 +176,13 @@ def train(
     }
     if start is not None:
         data["start"] = _digest(start)
+    if weights is not None:
+        data["weights"] = _digest(weights)
+    if corpus.unknown_label is not None:
+        settings["unknown_label"] = corpus.unknown_label
     judge = None
     if dev is not None:
+        metrics.check_known(dev, tagger.format)
         held_out = tagger._encode(dev)
         data["dev"] = base.fingerprint(dev, held_out)
         judge = functools.partial(_f1, tagger, dev, held_out)
@@ -222,6 +241,7 @@ def go_on(
     num_passes: int,
     dev: Corpus | None = None,
     run: Run | None = None,
+    weights: Any = None,
 ) -> None:
     """Train a fitted tagger on new data; arguments as for `train`."""
     from lowrank_jax.features.growing import grow
@@ -230,7 +250,7 @@ def go_on(
     corpus = tagger._own_labels(corpus)
     num_features = tagger.encoder_.num_features
     num_before = tagger.training_.get("passes", 0)
-    learner, plain = tagger._learner({})
+    learner, plain = tagger._learner({}, tagger.encoder_.labels)
     with jax.enable_x64(plain.get("dtype") == "float64"):
         encoder, sequences = grow(tagger.encoder_, corpus)
         first = _first_state(learner, sequences, tagger.seed)
@@ -255,6 +275,7 @@ def go_on(
         run=run,
         start=start,
         num_before=num_before,
+        weights=weights,
     )
 
 

@@ -235,6 +235,12 @@ class TaggerModel(Estimator):
         """Set `scheme_` from training data."""
         self.scheme_ = None
         if corpus.labels is not None and (labels is not None or is_legal):
+            if corpus.unknown_label is not None:
+                raise InputError(
+                    f"{corpus.source} has tokens with the unknown label "
+                    f"{corpus.unknown_label!r}, and `labels` and `legal_only` need all "
+                    "labels to tell the scheme of chunks; leave them out."
+                )
             given = scheme_of(corpus.labels, corpus.offsets)
             own = labels or given
             self.scheme_ = {"given": given, "own": own, "legal_only": is_legal}

@@ -149,8 +149,7 @@ def learner(
         scan of your own, look at ``state.pool.is_full``. If it is true, the last rounds
         were not done; ``state.num_rounds`` counts the rounds that were. Call
         ``learner.grow(state)`` and scan again from the first round not done. Static.
-      label_cost: Cost of a wrong label by true label (S,), or by true and predicted
-        label (S, S), in the prediction and in the loss; see `online.perceptron`.
+      label_cost: Costs of wrong labels, as in `online.perceptron`.
       dtype: Type of the weights.
     """
     checks.choice(VARIANTS, variant=variant)
@@ -206,10 +205,9 @@ def learner(
         scores = bilinear.scores(
             state.params, example, has_zero_row=True, buffers=state.scores
         )
-        sought, costs = mistakes.with_cost(example, scores, label_cost)
-        predicted = best_path(sought, example.length).labels
-        example, differences = mistakes.compare(example, scores, predicted)
-        price = mistakes.price(costs, predicted, example, dtype)
+        example, predicted, differences, price = mistakes.predict(
+            example, scores, label_cost
+        )
         before, sentence = state, example
         state, example, differences = _enter(state, example, differences)
         step = mistakes.weighted(jnp.asarray(step_size, dtype), example)
@@ -290,6 +288,7 @@ def learner(
     def wide() -> Any:
         from lowrank_jax.online.wide import bol as wide_bol
 
+        mistakes.refuse_cost(label_cost)
         chosen = {"variant": variant, "averaging": averaging, "dual": dual}
         chosen |= {"num_power_steps": num_power_steps, "step_size": step_size}
         return wide_bol.rounds(**chosen, record=record, dtype=dtype)

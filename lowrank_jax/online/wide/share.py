@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import packed
 from lowrank_jax.models import bilinear
@@ -116,6 +117,11 @@ def find(
       extra: () int32 number that all devices are told.
       axis: Axis of devices. Static.
     """
+    if stream.is_partial or stream.weights is not None:
+        raise InputError(
+            "Wide rounds are for data without unknown labels and weights of "
+            "sentences; take rounds of one sentence."
+        )
     buffers = _decode(
         score, transitions, stream, plan, index, buffers, shapes, jnp.asarray(is_off)
     )
