@@ -16,6 +16,7 @@ NAMES = (
     "bol-tasks",
     "bol-why",
     "bol-regret",
+    "bol-chunking",
     "sblr-table1",
     "sblr-fig3",
     "sblr-table2",

@@ -28,7 +28,7 @@ from lowrank_jax.features import AttributeEncoder
 
 __all__ = ["EXPERIMENT"]
 
-NUM_PASSES, NUM_CALLS = 10, 200
+NUM_PASSES, NUM_CALLS, NUM_ENCODED = 10, 200, 100_000
 PEER = """
 import sys, sklearn_crfsuite
 from lowrank_jax import data
@@ -91,29 +91,50 @@ def run(setup: Setup) -> Result:
         plain |= {"XDG_CACHE_HOME": folder}
         ours = [sys.executable, "-m", "lowrank_jax"]
         theirs = [sys.executable, "-c", PEER, *paths, str(NUM_PASSES)]
-        rows["train, empty cache"] = _seconds([*ours, *words], plain)
-        rows["train, sklearn-crfsuite"] = _seconds(theirs, plain)
-        rows["train, filled cache"] = _seconds([*ours, *words], plain)
-        setup.say(f"first model: {rows}")
+        peaks = {}
+        for name, command in (
+            ("train, empty cache", [*ours, *words]),
+            ("train, sklearn-crfsuite", theirs),
+            ("train, filled cache", [*ours, *words]),
+        ):
+            rows[name], peaks[name] = _measure(command, plain)
+            setup.say(f"{name}: {rows[name]:.1f} s, {peaks[name]:.0f} MB")
         tagger = Tagger.load(model)
         one = test.take([0])
         text = pathlib.Path(folder) / "one.txt"
         with open(text, "w") as stream:
             data.write_conll(stream, data.Corpus(one.columns, None, one.offsets, "one"))
-        calls = [_seconds([*ours, "tag", model, str(text)], plain) for _ in range(5)]
+        calls = [_measure([*ours, "tag", model, str(text)], plain)[0] for _ in range(5)]
         rows["tag one sentence, process"] = statistics.median(calls)
         rows["tag one sentence, running"] = _median(lambda: tagger.predict(one))
     X, y = dicts_of(train), lists_of(train)
     rows |= _encoding(X, y)
     setup.say(f"encoding: {rows}")
-    errors = [_errors(name, train, test) for name in ("sp", "mira")]
-    return {"seconds": rows, "calibration": errors}
+    errors = [_errors(name, train, test) for name in ("sp", "bol")]
+    theirs = rows["train, sklearn-crfsuite"]
+    ratios = {
+        "train, filled cache / sklearn-crfsuite": rows["train, filled cache"] / theirs,
+        "train, empty cache / sklearn-crfsuite": rows["train, empty cache"] / theirs,
+        "encode dicts / python-crfsuite": rows["encode dicts"]
+        / rows["encode dicts, python-crfsuite"],
+    }
+    return {"seconds": rows, "MB": peaks, "ratios": ratios, "calibration": errors}
 
 
-def _seconds(words: list[str], environment: dict[str, str]) -> float:
+def _measure(words: list[str], environment: dict[str, str]) -> tuple[float, float]:
+    """Return the seconds and the peak memory in MB of a process."""
     began = time.perf_counter()
-    subprocess.run(words, check=True, capture_output=True, env=environment)
-    return time.perf_counter() - began
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            words, env=environment, stdout=subprocess.DEVNULL, stderr=said
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - began
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            said.seek(0)
+            raise RuntimeError(f"{' '.join(words[:4])}: {said.read().decode()}")
+    return seconds, usage.ru_maxrss / 1024
 
 
 def _median(call: Any) -> float:
@@ -127,24 +148,31 @@ def _median(call: Any) -> float:
 
 
 def _encoding(X: Any, y: Any) -> dict[str, float]:
-    """Encode the dicts of all training sentences, in turn three times."""
+    """Encode dicts of 100,000 sentences, ours and python-crfsuite's own loop in turn.
+
+    The training sentences are given again and again until there are so many.
+    """
     import pycrfsuite
 
+    times = -(-NUM_ENCODED // len(X))
+    X, y = (X * times)[:NUM_ENCODED], (y * times)[:NUM_ENCODED]
     ours, theirs = [], []
-    for _ in range(3):
+    for _ in range(2):
         began = time.perf_counter()
         corpus = corpus_of(X, y)
         assert isinstance(corpus, Bags)
         AttributeEncoder.fit_transform(corpus)
+        del corpus
         between = time.perf_counter()
         trainer = pycrfsuite.Trainer("ap", verbose=False)
         for tokens, labels in zip(X, y, strict=True):
             trainer.append(tokens, labels)
-        ours.append(between - began)
         theirs.append(time.perf_counter() - between)
+        ours.append(between - began)
+        del trainer
     return {
-        "encode dicts": statistics.median(ours),
-        "encode dicts, python-crfsuite": statistics.median(theirs),
+        "encode dicts": min(ours),
+        "encode dicts, python-crfsuite": min(theirs),
     }
 
 
@@ -168,8 +196,16 @@ def table(result: Result) -> str:
         [e["learner"], f"{e['before']:.1f}", f"{e['after']:.1f}"]
         for e in result["calibration"]
     ]
+    peaks = [[name, f"{value:.0f}"] for name, value in result["MB"].items()]
+    ratios = [[name, f"{value:.2f}"] for name, value in result["ratios"].items()]
     head = ["learner", "calibration error, points", "with the temperature"]
-    return markdown(["measured", "seconds"], seconds) + "\n" + markdown(head, errors)
+    parts = [
+        markdown(["measured", "seconds"], seconds),
+        markdown(["peak memory", "MB"], peaks),
+        markdown(["ratio", "value"], ratios),
+        markdown(head, errors),
+    ]
+    return "\n".join(parts)
 
 
 EXPERIMENT = Experiment(

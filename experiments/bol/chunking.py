@@ -1,7 +1,7 @@
 """Chunking as a user would tune it, and entities by their shape, beside CRFsuite.
 
-Settings are chosen on a held-out tenth of the training sentences of CoNLL-2000: learner,
-template, largest step and number of passes. The chosen settings train once more on all
+Learner, template, largest step and number of passes are chosen on a held-out tenth of
+the training sentences of CoNLL-2000. The chosen settings train once more on all
 training sentences, and the test is scored with them alone. Labels are IOBES, and only
 legal labels are predicted.
 
@@ -36,7 +36,7 @@ CANDIDATES: dict[str, tuple[str, str, dict[str, Any]]] = {
     for template in ("chunking", "chunking-affixes", "chunking-wide")
     for learner, step in (("sp", None), ("mira", 0.003), ("mira", 0.01), ("mira", 0.03))
 }
-NUM_PASSES, NUM_SEEDS, HELD_OUT_SEED = 15, 3, 0
+NUM_PASSES, NUM_SEEDS, HELD_OUT_SEED = 25, 3, 0
 
 
 def _tagger(candidate: str, num_passes: int, seed: int) -> Tagger:

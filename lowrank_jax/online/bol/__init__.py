@@ -146,9 +146,9 @@ def learner(
         equal up to rounding. Static.
       capacity: Room of ``"sparse"`` at the start. None takes room for all features if
         that is at most 80 MB. `loops.passes` grows a full state by itself. After a
-        scan of your own, look at ``state.pool.is_full``. If it is true, the last rounds
-        were not done; ``state.num_rounds`` counts the rounds that were. Call
-        ``learner.grow(state)`` and scan again from the first round not done. Static.
+        scan of your own, look at ``state.pool.is_full``. If it is true, the rounds
+        after ``state.num_rounds`` were not done. Call ``learner.grow(state)`` and scan
+        again from there. Static.
       label_cost: Costs of wrong labels, as in `online.perceptron`.
       dtype: Type of the weights.
     """
@@ -181,7 +181,6 @@ def learner(
             "`averaging='dual'` needs variant='block' or 'exact': the factors of "
             "variant='paper' are not a function of Theta; say 'factors' or 'none'."
         )
-
     if averaging == "weights" and variant != "block":
         raise checks.InputError(
             f"`averaging='weights'` needs variant='block', got variant={variant!r}; "
