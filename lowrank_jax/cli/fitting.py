@@ -59,6 +59,7 @@ class Run:
             checkpoint_seconds=given.checkpoint_seconds,
             keep_checkpoint=given.keep_checkpoint,
         )
+        output.release_memory()
         message = "lowrank-jax: stopping after this pass; again to stop at once."
         with output.StopRequest(message) as stop, output.Progress() as progress:
             self.outcome = training.run(
@@ -69,6 +70,7 @@ class Run:
             passes = "1 pass" if number == 1 else f"{number} passes"
             output.note(f"stopped after {passes}; go on with --resume.")
             raise Stopped(self.outcome.stopped_by)
+        output.release_memory()
         return self.outcome
 
 
