@@ -13,7 +13,7 @@ shipped template ``entities`` makes the columns, and CRFsuite gets the same feat
 import dataclasses
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from experiments.tables import markdown
 from lowrank_jax import Tagger, data, metrics
 from lowrank_jax.data.corpus import Corpus, split
 from lowrank_jax.features import Encoder, read_template
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["CANDIDATES", "EXPERIMENT", "entities", "proper_nouns"]
 
@@ -180,6 +183,19 @@ def table(result: Result) -> str:
     return text
 
 
+def picture(figure: "Figure", result: Result) -> None:
+    """Draw F1 on the held-out tenth by pass, the chosen candidate in front."""
+    axes = figure.subplots()
+    for name, curve in result["held_out"].items():
+        is_chosen = name == result["chosen"]
+        style = {"color": "C0", "zorder": 3} if is_chosen else {"color": "0.7"}
+        label = name if is_chosen else None
+        axes.plot(range(1, 1 + len(curve)), curve, label=label, **style)
+    axes.set_xlabel("pass")
+    axes.set_ylabel("F1, held-out tenth of the training sentences")
+    axes.legend()
+
+
 EXPERIMENT = Experiment(
     "bol-chunking",
     "Chunking with settings chosen on held-out training data; entities by shape",
@@ -187,5 +203,6 @@ EXPERIMENT = Experiment(
     "CoNLL-2000; proper nouns of Brown for named entities",
     run,
     table,
+    picture,
     needs={"pycrfsuite": "python-crfsuite"},
 )
