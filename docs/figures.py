@@ -2,12 +2,13 @@
 
 A table or figure has its table beside it (docs/results/NAME.md). All tables together
 go to docs/measured.md, a table of ours beside the peers into the README, the table of
-statements into docs/theory.md.
+statements into docs/theory.md, the verdicts on the claims of a paper into its page.
 
 python docs/figures.py          # rewrite them
 python docs/figures.py --check  # status 1 if they are not what the files say
 """
 
+import functools
 import json
 import pathlib
 import sys
@@ -60,6 +61,60 @@ def section(name: str) -> str:
     command, note = f"`{result['command']}`.", result.get("note", "")
     head = f"### {experiment.title}\n\n{command} {note}".rstrip()
     return f"{head}\n\n{table_of(name)}"
+
+
+def why() -> str:
+    """Write the figures of the section on Algorithm 2 of docs/papers/bol.md."""
+    if not has("bol-why"):
+        return "The table is made by `python -m experiments bol-why --scale full`.\n"
+    return (
+        "![Gain by setting, and where the gain is](../results/bol-why.png)\n\n"
+        f"`{load('bol-why')['command']}`. {table_of('bol-why')}"
+    )
+
+
+#: Older results whose form has not changed since: their verdicts can be read.
+READABLE = (
+    "bol-table1",
+    "bol-fig2",
+    "bol-tasks",
+    "sblr-table2",
+    "smm-fig1",
+    "smm-fig2",
+    "tm-table1",
+)
+
+
+def claims(paper: str) -> str:
+    """Write the table of a paper's page: claim, here, verdict, command."""
+    rows = []
+    for name in reproduced():
+        if not name.startswith(f"{paper}-") or not has(name):
+            continue
+        experiment, result = catalogue.load(name), load(name)
+        if experiment.verdicts is None:
+            continue
+        if "sources" not in result and name not in READABLE:
+            continue
+        for found in experiment.verdicts(result):
+            rows.append([found["claim"], _here(found), found["verdict"], f"`{name}`"])
+    return (
+        "A claim holds if its whole 95 % interval is on its side, fails if the whole "
+        "interval is on the other side, and is not decided otherwise. For a claim "
+        "about several numbers the module of the experiment says how it is decided. "
+        "The command is `python -m experiments NAME --scale full`.\n\n"
+        + markdown(["claim", "here", "verdict", "NAME"], rows)
+    )
+
+
+def _here(found: dict) -> str:
+    """Write the number of a verdict with its interval."""
+    if found.get("found"):
+        return found["found"]
+    if found["interval"] is None:
+        return "" if found["value"] is None else f"{found['value']:.2f}"
+    low, high = found["interval"]
+    return f"{found['value']:+.2f} ({low:+.2f} to {high:+.2f})"
 
 
 def statements() -> str:
@@ -243,6 +298,11 @@ def main(arguments: list[str]) -> int:
         ("README.md", "when", when),
         ("README.md", "figures", summary),
         ("docs/theory.md", "figures", statements),
+        ("docs/papers/bol.md", "why", why),
+        *(
+            (f"docs/papers/{paper}.md", "claims", functools.partial(claims, paper))
+            for paper in BENCHES
+        ),
     ):
         if section is statements and not has("verify"):
             continue

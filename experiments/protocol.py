@@ -7,7 +7,7 @@ that the documentation can be made from kept results.
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, TypedDict
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,12 +30,14 @@ class Verdict(TypedDict):
       interval: The 95 % interval of the estimate, or None.
       verdict: ``"holds"`` if the whole interval is on the side of the claim,
         ``"fails"`` if it is on the other side, else ``"not decided"``.
+      found: The numbers in words, where a claim is about several.
     """
 
     claim: str
     value: float | None
     interval: list[float] | None
     verdict: Literal["holds", "fails", "not decided"]
+    found: NotRequired[str]
 
 
 def _compute(name: str, compute: Callable[[], Any]) -> Any:

@@ -8,14 +8,16 @@ The same runs give the rows bcd, crf2 and crf1 of Table 1 on this tenth, with th
 training times.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
 from experiments.bol import table1
-from experiments.intervals import mean_of
-from experiments.protocol import Experiment, Result, Setup
+from experiments.intervals import decide, mean_of
+from experiments.protocol import Experiment, Result, Setup, Verdict
 from experiments.tables import markdown
 from lowrank_jax import batch, data, features, loops, models, online, streams
 from lowrank_jax.data.sequences import Sequences
@@ -54,20 +56,22 @@ def run(setup: Setup) -> Result:
         if module is online.bcd:
             settings = {"num_rounds_per_block": sequences.num_sentences} | settings
         learner = module.learner(**settings)
+        given = (f1, module, learner, sequences, others)
         runs = [
-            _online(module, learner, sequences, others, seed, num_passes)
+            setup.cell(f"{name}, {seed}", partial(_online, *given, seed, num_passes))
             for seed in range(num_seeds)
         ]
-        rows.append(_row(name, [(f1(one[0]), *one[1:]) for one in runs]))
+        rows.append(_row(name, runs))
         setup.say(f"{name:40} F1 {rows[-1]['f1']:.2f}  {rows[-1]['seconds']:.1f} s")
     for name, settings in CRFS.items():
-        ids, errors, seconds = _crf(settings, sequences, others, num_iterations)
-        rows.append(_row(name, [(f1(ids), errors, seconds)]))
+        fit = partial(_crf, f1, settings, sequences, others, num_iterations)
+        rows.append(_row(name, [setup.cell(name, fit)]))
         setup.say(f"{name:40} F1 {rows[-1]['f1']:.2f}  {rows[-1]['seconds']:.1f} s")
     return {
         "experiment": "bol-fig2",
         "scale": setup.scale,
         "passes": num_passes,
+        "seeds": num_seeds,
         "iterations": num_iterations,
         "train": "a tenth of the official pku file, 1,906 sentences",
         "test": "SIGHAN-2005 pku test",
@@ -75,26 +79,27 @@ def run(setup: Setup) -> Result:
     }
 
 
-def _row(name: str, runs: list[tuple[float, list[float], float]]) -> dict[str, Any]:
-    scores = [one[0] for one in runs]
+def _row(name: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    scores = [one["f1"] for one in runs]
     return {
         "method": name,
         "f1": float(np.mean(scores)),
         "f1_runs": scores,
-        "errors": np.mean([one[1] for one in runs], axis=0).tolist(),
-        "seconds": float(np.median([one[2] for one in runs])),
+        "errors": np.mean([one["errors"] for one in runs], axis=0).tolist(),
+        "seconds": float(np.median([one["seconds"] for one in runs])),
     }
 
 
 def _online(
+    f1: Callable[[np.ndarray], float],
     module: Any,
     learner: Any,
     train: Sequences,
     test: Sequences,
     seed: int,
     num_passes: int,
-) -> tuple[np.ndarray, list[float], float]:
-    """Return test labels, label error by pass, and seconds."""
+) -> dict[str, Any]:
+    """Return test F1, label error by pass, and seconds."""
     stream, errors, seconds = streams.sentences.stream(train), [], 0.0
     key = jax.random.key(seed)
     for done in loops.passes(learner, stream, key=key, num_passes=num_passes):
@@ -105,13 +110,17 @@ def _online(
     model = models.linear if is_linear else models.bilinear
     predict = jax.jit(labelling.predict, static_argnums=0)
     ids = np.asarray(predict(model.scores, params, streams.sentences.stream(test)))
-    return ids, errors, seconds
+    return {"f1": f1(ids), "errors": errors, "seconds": seconds}
 
 
 def _crf(
-    settings: dict[str, Any], train: Sequences, test: Sequences, num_iterations: int
-) -> tuple[np.ndarray, list[float], float]:
-    """Return test labels, label error by iteration, and seconds."""
+    f1: Callable[[np.ndarray], float],
+    settings: dict[str, Any],
+    train: Sequences,
+    test: Sequences,
+    num_iterations: int,
+) -> dict[str, Any]:
+    """Return test F1, label error by iteration, and seconds."""
     errors, seconds = [], 0.0
     for done in loops.passes(
         batch.crf.learner(**settings),
@@ -124,7 +133,31 @@ def _crf(
         ids = labelling.predict_batch(models.linear, params, train)
         errors.append(float((np.asarray(ids) != train.labels).mean()))
     ids = np.asarray(labelling.predict_batch(models.linear, params, test))
-    return ids, errors, seconds
+    return {"f1": f1(ids), "errors": errors, "seconds": seconds}
+
+
+def verdicts(result: Result) -> list[Verdict]:
+    """Return the claims on Table 1 and Figure 2 that this tenth decides."""
+    bol, *others = result["rows"]
+    found = []
+    for row in others:
+        pairs = zip(bol["f1_runs"], row["f1_runs"] * len(bol["f1_runs"]), strict=False)
+        gain = mean_of([ours - theirs for ours, theirs in pairs])
+        found.append(decide(f"tenth of pku: bol above {row['method']}, F1", gain))
+    number = min(9, len(bol["errors"]) - 1)
+    for row in others:
+        if row["method"] not in ONLINE:
+            is_lower = bol["errors"][number] < row["errors"][number]
+            claim = f"training label error in pass {number + 1}: bol below "
+            found.append(
+                {
+                    "claim": claim + row["method"],
+                    "value": 100 * (row["errors"][number] - bol["errors"][number]),
+                    "interval": None,
+                    "verdict": "holds" if is_lower else "fails",
+                }
+            )
+    return found
 
 
 def table(result: Result) -> str:
@@ -177,4 +210,5 @@ EXPERIMENT = Experiment(
     run,
     table,
     picture,
+    verdicts=verdicts,
 )

@@ -326,4 +326,5 @@ EXPERIMENT = Experiment(
     run,
     table,
     picture,
+    verdicts=words.verdicts,
 )

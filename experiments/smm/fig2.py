@@ -179,4 +179,5 @@ EXPERIMENT = Experiment(
     run,
     table,
     picture,
+    verdicts=words.verdicts,
 )

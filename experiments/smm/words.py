@@ -12,12 +12,12 @@ import functools
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
 
-from experiments.protocol import Say
+from experiments.protocol import Say, Verdict
 from experiments.tables import markdown
 from lowrank_jax import data, loops, streams
 from lowrank_jax.batch.smm import fobos
@@ -38,6 +38,7 @@ __all__ = [
     "accuracy",
     "choose",
     "claims_table",
+    "verdicts",
     "draw_split",
     "encode",
     "make_task",
@@ -229,6 +230,22 @@ def choose(
             best = found
     assert best is not None
     return best, rows
+
+
+def verdicts(result: dict[str, Any]) -> list[Verdict]:
+    """Return the claims of a figure of SMM as verdicts."""
+    decided: dict[str, Literal["holds", "fails", "not decided"]]
+    decided = {"yes": "holds", "no": "fails", "in part": "not decided"}
+    return [
+        {
+            "claim": claim["claim"],
+            "value": claim.get("points"),
+            "interval": None,
+            "verdict": decided[claim["answer"]],
+            "found": claim["found"].replace("+-", "±"),
+        }
+        for claim in result["claims"]
+    ]
 
 
 def claims_table(claims: list[dict[str, Any]]) -> str:
