@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowrank_jax import loops, streams
+from lowrank_jax import linalg, loops, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online import bol
@@ -301,3 +301,31 @@ def test_the_start_may_be_swept():
 def test_a_setting_that_the_variant_lacks_is_named(arguments, message):
     with pytest.raises(InputError, match=message):
         bol.learner(**arguments)
+
+
+@pytest.mark.parametrize("num_labels", [4, 11])
+def test_small_products_as_sums_equal_matrix_products(num_labels):
+    """Eq. (9)-(12) and the leading pair; columns of zeros behind change nothing."""
+    rng = np.random.default_rng(0)
+    theta = jnp.asarray(rng.normal(size=(5, num_labels, num_labels + 1)))
+    theta = theta.at[2].set(0)
+    push = [jnp.asarray(rng.normal(size=(5, num_labels + i))) for i in range(2)]
+    start = jnp.asarray(rng.normal(size=(5, num_labels + 1)))
+    wide = ((0, 0), (0, 0), (0, 3))
+    for num_steps in (1, 4):
+        given = {"divisor": jnp.full((5, 1), 9.0), "num_steps": num_steps}
+        plain = paper.sweep(theta, *push, **given)
+        padded = jnp.pad(theta, wide), push[0], jnp.pad(push[1], wide[1:])
+        for found in (
+            paper.sweep(theta, *push, as_sums=True, **given),
+            paper.sweep(*padded, as_sums=True, **given),
+            paper.sweep(*padded, **given),
+        ):
+            for one, other in zip(found, plain, strict=True):
+                np.testing.assert_allclose(one[:, : other.shape[1]], other, rtol=1e-10)
+        expected = linalg.leading_subspace(theta, start[:, None], num_steps=num_steps)
+        leading = paper._leading(theta, start, num_steps=num_steps)
+        value = jnp.linalg.norm(expected.left[:, 0], axis=1)
+        np.testing.assert_allclose(leading.right, expected.right[:, 0], rtol=1e-10)
+        np.testing.assert_allclose(leading.value, value, rtol=1e-10)
+        np.testing.assert_allclose(leading.residual, expected.residual, rtol=1e-9)
