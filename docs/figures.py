@@ -79,6 +79,7 @@ READABLE = (
     "bol-fig2",
     "bol-tasks",
     "sblr-table2",
+    "sblr-table4",
     "smm-fig1",
     "smm-fig2",
     "tm-table1",
