@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test docs lint pytest clean constraints campaign mutants results results-check
+.PHONY: demo test docs lint pytest clean constraints campaign mutants results results-check accelerators
 
 demo: .venv/installed
 	$(BIN)/lowrank-jax demo --out demo-report
@@ -32,6 +32,16 @@ results: .venv/installed
 results-check: .venv/installed
 	$(BIN)/python -m experiments check
 
+# Every program compiled for an H100 and a TPU v5e, without either: docs/accelerators.md.
+accelerators: .venv-accelerators/installed
+	.venv-accelerators/bin/python -m experiments.accelerators --json docs/results/accelerators.json
+	.venv-accelerators/bin/python docs/figures.py
+
+.venv-accelerators/installed: pyproject.toml constraints.txt experiments/accelerators/requirements.txt
+	$(PYTHON) -m venv .venv-accelerators
+	.venv-accelerators/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --requirement experiments/accelerators/requirements.txt --editable '.[cli]'
+	@touch $@
+
 docs: .venv/installed
 	$(BIN)/sphinx-build -W --keep-going -q -D run_pages=1 -b html docs docs/_build/html
 
@@ -56,4 +66,4 @@ constraints:
 	@touch .venv/installed
 
 clean:
-	rm -rf .venv demo-report docs/_build docs/api .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-accelerators demo-report docs/_build docs/api .pytest_cache .mypy_cache .ruff_cache

@@ -15,6 +15,7 @@ from jax import lax
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Space
+from lowrank_jax.linalg import spectra
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online import mistakes
 from lowrank_jax.streams.sentences import Stream
@@ -250,7 +251,7 @@ def _block_norms(blocks: jax.Array, norm: str) -> jax.Array:
     if norm == "frobenius":
         return jnp.sqrt((blocks * blocks).sum((1, 2)))
     return lax.map(
-        lambda block: jnp.linalg.svd(block, compute_uv=False).sum(),
+        lambda block: spectra.singular_values(block).sum(),
         blocks,
         batch_size=4096,
     )

@@ -12,6 +12,12 @@ one back. What makes it fast on a CPU, and keeps accelerators busy:
   traced path alone, S comparisons a token instead of S^2.
 
 Scores of each position (B, L, S, S+1) are read once, in the order they lie in memory.
+
+A scan is two or three launches per position on a GPU. There, up to 64 labels, all
+prefixes come from :math:`\log L` max-plus products (`lax.associative_scan`), and the
+labels from a composition of the maps label -> previous label. The work is S times as
+much. On a TPU work decides, so it scans, and picks the row of a label by a masked sum
+instead of a gather of single rows.
 """
 
 from collections.abc import Callable
@@ -21,11 +27,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax.decode.scores import Path, Scores, as_batch, forbid
+from lowrank_jax.linalg.forms import by_platform
 
 __all__ = ["best_path_batch"]
 
 _GROUP = 128  # sentences side by side: 4 KB aligned rows of a longer axis would collide
 _MOST_UNROLLED = 128  # labels; beyond that a reduction, as compilation would take long
+_MOST_ASSOCIATED = 64  # labels; beyond that S times the work costs more than launches
 
 
 def best_path_batch(
@@ -47,8 +55,10 @@ def best_path_batch(
     """
     (unary, pairwise), lengths, is_shared = as_batch(scores, lengths)
     unary = forbid(unary, allowed)
-    decode = _shared if is_shared else _per_position
-    return decode(unary, pairwise, lengths)
+    own = _shared if is_shared else _per_position
+    gpu = _associative if unary.shape[2] <= _MOST_ASSOCIATED else own
+    tpu = own if is_shared else _masked
+    return by_platform(unary, pairwise, lengths, cpu=own, gpu=gpu, tpu=tpu)
 
 
 def _shared(unary: jax.Array, pairwise: jax.Array, lengths: jax.Array) -> Path:
@@ -92,6 +102,71 @@ def _per_position(unary: jax.Array, pairwise: jax.Array, lengths: jax.Array) -> 
     start = unary[0] + pairwise[:, 0, :, num_labels]
     labels, score = _decode(unary, start, lengths, forward, pairs_of)
     return Path(labels.T, score)
+
+
+def _masked(unary: jax.Array, pairwise: jax.Array, lengths: jax.Array) -> Path:
+    """Decode with tables (B, L, S, S+1) by scans without a gather."""
+    num_labels = unary.shape[2]
+    # What made the scores must not move into the scan and be made anew at each step.
+    unary, pairwise = lax.optimization_barrier((unary, pairwise))
+    each = jnp.arange(num_labels, dtype=jnp.int32)
+    inside = jnp.arange(unary.shape[1], dtype=jnp.int32)[None] < lengths[:, None]
+    pairs = jnp.moveaxis(pairwise[:, 1:, :, :num_labels], 1, 0)
+    steps = pairs, jnp.moveaxis(unary, 1, 0)[1:], inside[:, 1:].T
+
+    def forward(best: jax.Array, step: tuple) -> tuple[jax.Array, jax.Array]:
+        pairs_i, unary_i, is_inside = step
+        new = jnp.max(pairs_i + best[:, None, :], axis=2) + unary_i
+        return jnp.where(is_inside[:, None], new, best), best
+
+    def backward(label: jax.Array, step: tuple) -> tuple[jax.Array, jax.Array]:
+        pairs_i, is_inside, before = step
+        is_label = each[None, :] == label[:, None]
+        row = jnp.where(is_label[:, :, None], pairs_i, 0).sum(axis=1)
+        previous = lax.argmax(before + row, 1, jnp.int32)
+        return jnp.where(is_inside, previous, label), jnp.where(is_inside, label, 0)
+
+    start = unary[:, 0] + pairwise[:, 0, :, num_labels]
+    final, best = lax.scan(forward, start, steps)
+    label = jnp.where(lengths > 0, lax.argmax(final, 1, jnp.int32), 0)
+    back = pairs, inside[:, 1:].T, best
+    first, rest = lax.scan(backward, label, back, reverse=True)
+    score = jnp.where(lengths > 0, jnp.max(final, axis=1), 0)
+    return Path(jnp.concatenate([first[None], rest]).T, score)
+
+
+def _associative(unary: jax.Array, pairwise: jax.Array, lengths: jax.Array) -> Path:
+    """Decode by products of max-plus matrices; of either kind of pairwise scores."""
+    num_positions, num_labels = unary.shape[1:]
+    each = jnp.arange(num_labels, dtype=jnp.int32)
+    inside = jnp.arange(num_positions, dtype=jnp.int32)[None] < lengths[:, None]
+    whole = jnp.broadcast_to(pairwise, (*unary.shape, pairwise.shape[-1]))
+    start = unary[:, 0] + whole[:, 0, :, num_labels]
+    # (B, L - 1, previous, current): row is the previous label.
+    steps = whole[:, 1:, :, :num_labels].swapaxes(2, 3) + unary[:, 1:, None, :]
+    unit = jnp.where(each[:, None] == each[None], 0, -jnp.inf).astype(unary.dtype)
+    is_step = inside[:, 1:, None, None]
+    first = jnp.broadcast_to(start[:, None, None], (*start.shape[:1], 1, *unit.shape))
+    matrices = jnp.concatenate([first, jnp.where(is_step, steps, unit)], axis=1)
+
+    def product(one: jax.Array, two: jax.Array) -> jax.Array:
+        return jnp.max(one[..., :, :, None] + two[..., None, :, :], axis=-2)
+
+    # All rows of a prefix are equal: the first of its matrices has equal rows.
+    best = lax.associative_scan(product, matrices, axis=1)[:, :, 0]
+    previous = lax.argmax(best[:, :-1, :, None] + steps, 2, jnp.int32)
+    maps = jnp.where(inside[:, 1:, None], previous, each)
+
+    def compose(later: jax.Array, earlier: jax.Array) -> jax.Array:
+        return jnp.take_along_axis(earlier, later, axis=2, mode="promise_in_bounds")
+
+    last = jnp.where(lengths > 0, lax.argmax(best[:, -1], 1, jnp.int32), 0)
+    maps = lax.associative_scan(compose, maps, axis=1, reverse=True)
+    picks = jnp.broadcast_to(last[:, None, None], (*maps.shape[:2], 1))
+    labels = jnp.take_along_axis(maps, picks, axis=2, mode="promise_in_bounds")
+    labels = jnp.concatenate([labels[:, :, 0], last[:, None]], axis=1)
+    score = jnp.where(lengths > 0, jnp.max(best[:, -1], axis=1), 0)
+    return Path(jnp.where(inside, labels, 0), score)
 
 
 def _decode(

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from lowrank_jax import checks
+from lowrank_jax.linalg import spectra
 
 __all__ = [
     "MirrorMap",
@@ -153,7 +154,7 @@ def shifted(one: MirrorMap, start: float | jax.Array) -> MirrorMap:
 
 def singular_values(matrix: jax.Array) -> jax.Array:
     """Return the singular values, largest first."""
-    return jnp.linalg.svd(matrix, compute_uv=False)
+    return spectra.singular_values(matrix)
 
 
 def conjugate(theta: jax.Array, *, rank: int = 1) -> jax.Array:
@@ -174,7 +175,7 @@ def top_of(theta: jax.Array, *, rank: int = 1) -> jax.Array:
       theta: (m, n).
       rank: k, at least 1. Static.
     """
-    left, values, right = jnp.linalg.svd(theta, full_matrices=False)
+    left, values, right = spectra.svd(theta)
     return (left[:, :rank] * values[None, :rank]) @ right[:rank]
 
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax import checks
-from lowrank_jax.linalg import prox
+from lowrank_jax.linalg import prox, spectra
 from lowrank_jax.linalg import total_variation as line
 
 __all__ = [
@@ -169,25 +169,25 @@ def nuclear_norm(*, strength: Number) -> Penalty:
     checks.non_negative(strength=strength)
 
     def value(x: jax.Array) -> jax.Array:
-        values = jnp.linalg.svd(x, compute_uv=False)
+        values = spectra.singular_values(x)
         return jnp.asarray(strength, x.dtype) * values.sum()
 
     def step_back(z: jax.Array, step: Number) -> jax.Array:
         threshold = jnp.asarray(step, z.dtype) * jnp.asarray(strength, z.dtype)
-        left, values, right = jnp.linalg.svd(z, full_matrices=False)
+        left, values, right = spectra.svd(z)
         shrunk = jax.nn.relu(values - threshold)
         return _product(left * shrunk[..., None, :], right)
 
     def distance(x: jax.Array, gradient: jax.Array) -> jax.Array:
         mu = jnp.asarray(strength, x.dtype)
-        left, values, right = jnp.linalg.svd(x, full_matrices=False)
+        left, values, right = spectra.svd(x)
         floor = max(x.shape[-2:]) * jnp.finfo(x.dtype).eps * values[..., :1]
         is_kept = (values > floor).astype(x.dtype)
         left, right = left * is_kept[..., None, :], right * is_kept[..., :, None]
         rest = gradient - _product(left, _product(left.mT, gradient))
         rest = rest - _product(_product(rest, right.mT), right)  # orthogonal to U and V
         tangent = gradient - rest + mu * _product(left, right)
-        beyond = jax.nn.relu(jnp.linalg.svd(rest, compute_uv=False) - mu)
+        beyond = jax.nn.relu(spectra.singular_values(rest) - mu)
         return jnp.sqrt((tangent * tangent).sum() + (beyond * beyond).sum())
 
     return Penalty(value, step_back, distance)

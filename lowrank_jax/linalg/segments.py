@@ -7,6 +7,8 @@ With :math:`F_1^*(\Theta) = \frac12\sigma_1(\Theta)^2`, the remainder of a step 
 import jax
 import jax.numpy as jnp
 
+from lowrank_jax.linalg import spectra
+
 __all__ = ["curvature", "remainder_bound", "segment_ratio"]
 
 
@@ -49,7 +51,7 @@ def segment_ratio(
     dtype = theta.dtype
     at = jnp.linspace(0, 1, num_cells + 1).astype(dtype)
     points = theta[None] + at[:, None, None] * push[None]
-    u, sigma, vt = jnp.linalg.svd(points, full_matrices=False)
+    u, sigma, vt = spectra.svd(points)
     top, pair = sigma[:, 0], sigma[:, 0] + sigma[:, 1]
     slope = jnp.einsum("im,mn,in->i", u[:, :, 0], push, vt[:, 0])
     width = jnp.asarray(1 / num_cells, dtype)
@@ -87,6 +89,6 @@ def remainder_bound(theta: jax.Array, push: jax.Array) -> jax.Array:
       theta: (m, n) Theta.
       push: (m, n) E.
     """
-    sigma, length = (jnp.linalg.svd(x, compute_uv=False)[0] for x in (theta, push))
+    sigma, length = (spectra.singular_values(x)[0] for x in (theta, push))
     quadratic = curvature((push * push).sum(), segment_ratio(theta, push)) / 2
     return jnp.minimum(quadratic, 2 * sigma * length + length * length / 2)

@@ -25,6 +25,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax import checks
+from lowrank_jax.linalg import spectra
+from lowrank_jax.linalg.forms import by_platform
 
 __all__ = ["Thresholded", "singular_values", "svt", "truncated_svt"]
 
@@ -66,7 +68,7 @@ def svt(
     checks.choice(("gram", "svd"), method=method)
     threshold = jnp.asarray(threshold, matrix.dtype)
     if method == "svd":
-        left, values, right = jnp.linalg.svd(matrix, full_matrices=False)
+        left, values, right = spectra.svd(matrix)
         kept = jax.nn.relu(values - threshold)
         found = (left * kept[None, :]) @ right
         return _thresholded(found, kept, right.T, jnp.array(True))
@@ -115,7 +117,7 @@ def truncated_svt(
         left = matrix @ right
         columns = matrix.T @ left
     scale = _orthonormal(left.T @ left)  # S
-    right, values, turn = jnp.linalg.svd(columns @ scale, full_matrices=False)
+    right, values, turn = spectra.svd(columns @ scale)
     kept = jax.nn.relu(values - threshold)
     found = left @ ((scale @ (turn.T * kept[None, :])) @ right.T)
     has_room = (values[-1] <= threshold) | (start.shape[1] >= min(matrix.shape))
@@ -138,6 +140,10 @@ def singular_values(matrix: jax.Array) -> jax.Array:
     A matrix much longer one way than the other is cut to a square by its QR factors.
     """
     tall = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.T
+    return by_platform(tall, cpu=_values_of_factor, tpu=spectra.singular_values)
+
+
+def _values_of_factor(tall: jax.Array) -> jax.Array:
     return jnp.linalg.svd(jnp.linalg.qr(tall, mode="r"), compute_uv=False)
 
 

@@ -27,6 +27,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax import checks
+from lowrank_jax.linalg import spectra
 from lowrank_jax.linalg.svt import svt
 
 __all__ = ["Tied", "average_ties", "tied_objective", "tied_prox"]
@@ -74,7 +75,7 @@ def tied_objective(
     matrix: jax.Array, target: jax.Array, threshold: float | jax.Array
 ) -> jax.Array:
     """Return () the value at a matrix of the problem whose target is Z."""
-    values = jnp.linalg.svd(matrix, compute_uv=False)
+    values = spectra.singular_values(matrix)
     difference = matrix - target
     return jnp.asarray(threshold, matrix.dtype) * values.sum() + jnp.vdot(
         difference, difference

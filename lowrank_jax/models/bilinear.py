@@ -31,10 +31,14 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax import lax
 
 from lowrank_jax import checks
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import Scores
+from lowrank_jax.linalg import spectra
+from lowrank_jax.linalg.forms import by_platform
 from lowrank_jax.models import linear
 from lowrank_jax.streams import sentences
 from lowrank_jax.types import Sentence
@@ -173,7 +177,7 @@ def truncated(params: linear.Params, rank: int) -> Params:
     labels = params.first.shape[1]
     checks.whole(rank=rank)
     checks.at_most(labels, rank=rank)
-    left, sigma, right = jnp.linalg.svd(params.first, full_matrices=False)
+    left, sigma, right = spectra.svd(params.first)
     left = (left * sigma[:, None, :])[:, :, :rank].swapaxes(1, 2)
     zero = jnp.zeros_like(left[:, 0]) if params.zero is None else params.zero
     table = jnp.concatenate([zero, join(left, right[:, :rank])], axis=1)
@@ -214,16 +218,36 @@ def positions(
         column = jnp.arange(rows.shape[2], dtype=jnp.int32)[None, None]
         factor = values.astype(dtype)[:, :, None]
         rows = rows * jnp.where(column < labels * (1 + rank), factor, 1)
-    unary = jnp.zeros((ids.shape[0], labels), dtype)
-    for t in space.zero_order:
-        unary = unary + rows[:, t, :labels]
-    # Unrolled over features and ranks: the sum stays in one fused loop.
-    pairwise = jnp.zeros((ids.shape[0], labels, each), dtype)
-    for t in space.first_order:
-        for j in range(rank):
-            left = rows[:, t, labels * (1 + j) :][:, :labels]
-            right = rows[:, t, labels * (1 + rank) + each * j :][:, :each]
-            pairwise = pairwise + left[:, :, None] * right[:, None, :]
+
+    # Unrolled over features and ranks: the sum stays in one fused loop on a CPU.
+    def spelt_out(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+        unary = jnp.zeros((ids.shape[0], labels), dtype)
+        for t in space.zero_order:
+            unary = unary + rows[:, t, :labels]
+        pairwise = jnp.zeros((ids.shape[0], labels, each), dtype)
+        for t in space.first_order:
+            for j in range(rank):
+                left = rows[:, t, labels * (1 + j) :][:, :labels]
+                right = rows[:, t, labels * (1 + rank) + each * j :][:, :each]
+                pairwise = pairwise + left[:, :, None] * right[:, None, :]
+        return unary, pairwise
+
+    def products(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+        zero, first = (
+            rows[:, np.array(columns, np.int32)]
+            for columns in (space.zero_order, space.first_order)
+        )
+        left = first[..., labels : labels * (1 + rank)]
+        right = first[..., labels * (1 + rank) :][..., : rank * each]
+        pairwise = jnp.einsum(
+            "ntjs,ntjr->nsr",
+            left.reshape(*left.shape[:2], rank, labels),
+            right.reshape(*right.shape[:2], rank, each),
+            precision=lax.Precision.HIGHEST,
+        )
+        return zero[..., :labels].sum(axis=1), pairwise
+
+    unary, pairwise = by_platform(rows, cpu=spelt_out, tpu=products)
     return unary, params.scale * pairwise
 
 

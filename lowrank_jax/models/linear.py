@@ -11,14 +11,16 @@ sentence (errata of BOL-M2). Row K of each table stands for "not a feature": alw
 Weights with an index `rows` keep one row per touched feature (`online.touched`).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import Scores
+from lowrank_jax.linalg.forms import by_platform
 from lowrank_jax.streams import sentences
 from lowrank_jax.types import Sentence
 
@@ -76,31 +78,40 @@ def positions(
     """
     dtype = next(part for part in params if part is not None).dtype
 
-    def read(table: jax.Array, t: int) -> jax.Array:
-        column = ids[:, t]
-        at = column
+    def read(table: jax.Array, ids: jax.Array, place: Any) -> jax.Array:
+        ids = ids[:, place]
+        at = ids
         if params.rows is not None:
-            at = params.rows.at[column].get(mode="promise_in_bounds")
+            at = params.rows.at[ids].get(mode="promise_in_bounds")
         rows = table.at[at].get(mode="promise_in_bounds")
         if values is not None:
-            factor = values[:, t].astype(dtype)
-            rows = rows * factor.reshape(-1, *(1,) * (rows.ndim - 1))
+            factor = values[:, place].astype(dtype)
+            rows = rows * factor.reshape(*ids.shape, *(1,) * (rows.ndim - ids.ndim))
         if has_zero_row:
             return rows
-        is_feature = column < space.num_features
-        return jnp.where(is_feature.reshape(-1, *(1,) * (rows.ndim - 1)), rows, 0)
+        is_feature = ids < space.num_features
+        lead = (1,) * (rows.ndim - ids.ndim)
+        return jnp.where(is_feature.reshape(*ids.shape, *lead), rows, 0)
 
-    # Sums are spelt out: they fuse with the gathers, where a reduction would not.
+    def total(table: jax.Array, columns: tuple[int, ...]) -> jax.Array:
+        # Spelt out, a sum fuses with the gathers on a CPU, where a reduction does not.
+        def spelt_out(table: jax.Array, ids: jax.Array) -> jax.Array:
+            found = jnp.zeros((ids.shape[0], *table.shape[1:]), dtype)
+            for t in columns:
+                found = found + read(table, ids, t)
+            return found
+
+        def reduced(table: jax.Array, ids: jax.Array) -> jax.Array:
+            return read(table, ids, np.array(columns, np.int32)).sum(axis=1)
+
+        return by_platform(table, ids, cpu=spelt_out, tpu=reduced)
+
     unary = jnp.zeros((ids.shape[0], space.num_labels), dtype)
-    if params.zero is not None:
-        for t in space.zero_order:
-            unary = unary + read(params.zero, t)
+    if params.zero is not None and space.zero_order:
+        unary = total(params.zero, space.zero_order)
     if params.first is None:
         return unary, None
-    pairwise = jnp.zeros((*unary.shape, space.num_labels + 1), dtype)
-    for t in space.first_order:
-        pairwise = pairwise + read(params.first, t)
-    return unary, pairwise
+    return unary, total(params.first, space.first_order)
 
 
 def with_transitions(

@@ -32,6 +32,7 @@ import numpy as np
 from jax import lax
 
 from lowrank_jax import checks
+from lowrank_jax.linalg import spectra
 from lowrank_jax.models.hankel import SubBlocks, tie_groups
 
 __all__ = [
@@ -112,7 +113,7 @@ def recover(blocks: SubBlocks, rank: int) -> Operators:
             f"`blocks` must have prefixes, suffixes and symbols of shapes {wanted} to "
             f"go with `empty`, got {given}."
         )
-    left, values, right = jnp.linalg.svd(empty, full_matrices=False)
+    left, values, right = spectra.svd(empty)
     least = values[0] * max(empty.shape) * jnp.finfo(empty.dtype).eps
     is_kept = values[:rank] > least
     inverse = jnp.where(is_kept, 1 / jnp.where(is_kept, values[:rank], 1), 0)

@@ -9,6 +9,7 @@ import pytest
 from lowrank_jax import decode
 from lowrank_jax.checks import InputError
 from lowrank_jax.decode import Scores, viterbi_batch
+from lowrank_jax.linalg.forms import forced
 from tests import references
 from tests.decode.examples import (
     KINDS,
@@ -126,6 +127,38 @@ def test_batch_lowers_for_cpu_cuda_and_tpu(pairwise_shape):
     platforms = ("cpu", "cuda", "tpu")
     exported = jax.export.export(run, platforms=platforms)(*arguments)
     assert exported.platforms == platforms
+
+
+@pytest.mark.parametrize("form", ["gpu", "tpu"])
+@pytest.mark.parametrize(("num_labels", "is_shared"), KINDS)
+def test_forms_of_accelerators_equal_enumeration(num_labels, is_shared, form):
+    unary, pairwise = random_batch(num_labels, is_shared=is_shared)
+    allowed = np.random.default_rng(0).random(unary.shape) < 0.8
+    allowed |= ~allowed.any(2, keepdims=True)
+    with forced(form):
+        decoder = jax.jit(
+            lambda *given: decode.best_path_batch(*given[:2], allowed=given[2])
+        )
+        found = decoder(jax_scores(unary, pairwise), LENGTHS, allowed)
+    for i, length in enumerate(LENGTHS):
+        own = pairwise if pairwise.ndim == 2 else pairwise[i]
+        labels, score = references.best_path(unary[i], own, length, allowed[i])
+        assert float(found.score[i]) == score
+        np.testing.assert_array_equal(found.labels[i], labels)
+
+
+@pytest.mark.parametrize("form", ["gpu", "tpu"])
+def test_padding_changes_nothing_in_the_forms_of_accelerators(form):
+    unary, pairwise = random_batch(3, is_shared=False)
+    clean = run(*jax_scores(unary, pairwise), LENGTHS)
+    for i, length in enumerate(LENGTHS):
+        unary[i, length:], pairwise[i, length:] = np.nan, np.nan
+    with forced(form):
+        dirty = jax.jit(lambda *given: decode.best_path_batch(*given))(
+            jax_scores(unary, pairwise), LENGTHS
+        )
+    np.testing.assert_array_equal(dirty.labels, clean.labels)
+    np.testing.assert_array_equal(dirty.score, clean.score)
 
 
 def test_bad_shapes_are_named():

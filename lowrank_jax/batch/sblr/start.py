@@ -6,6 +6,7 @@ import numpy as np
 
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
+from lowrank_jax.linalg import spectra
 from lowrank_jax.linalg.penalties import Penalty
 from lowrank_jax.models import bilinear_logit, logistic
 from lowrank_jax.models.bilinear_logit import Params
@@ -72,7 +73,7 @@ def start_vectors(means: jax.Array, *, rank: int, num_classes: int) -> Params:
             f"`rank` must lie in 1..{most} for {means.shape[1]}x{means.shape[2]} "
             f"matrices, got {rank}."
         )
-    u, _, vt = jnp.linalg.svd(means, full_matrices=False)
+    u, _, vt = spectra.svd(means)
     left, right = u[:, :, :rank], vt[:, :rank].transpose(0, 2, 1)
     return Params(
         left=jnp.broadcast_to(left, (num_classes, *left.shape[1:])),

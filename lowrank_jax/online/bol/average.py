@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax import checks
-from lowrank_jax.linalg import max_tree
+from lowrank_jax.linalg import max_tree, spectra
 from lowrank_jax.linalg.power_iteration import Subspace, leading_subspace
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online import entries
@@ -176,7 +176,7 @@ def _mean_exact(
     labels = num_labels_of(state)
     every = jnp.arange(shape[0], dtype=jnp.int32)
     mean = _mean_theta(state, every, num_rounds)
-    values = jnp.linalg.svd(mean, compute_uv=False)[:, 0]
+    values = spectra.singular_values(mean)[:, 0]
     table = jnp.zeros(shape, mean.dtype)
     nowhere = jnp.array(shape[0] - 1, jnp.int32)
     table, _, _ = exact.map_top(table, mean, max_tree.build(values), nowhere, labels)

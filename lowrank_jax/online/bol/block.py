@@ -20,7 +20,7 @@ from jax import lax
 
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import Scores
-from lowrank_jax.linalg import power_iteration
+from lowrank_jax.linalg import power_iteration, spectra
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import entries, mistakes
 from lowrank_jax.online.touched import first_of_its_kind
@@ -237,7 +237,7 @@ def map_blocks(
 
 def ratio_of(theta: jax.Array, rank: int) -> jax.Array:
     """Return the largest sigma_{r+1} / sigma_r of some blocks; 0 at full rank."""
-    sigma = jnp.linalg.svd(theta, compute_uv=False)
+    sigma = spectra.singular_values(theta)
     if rank == sigma.shape[1]:
         return jnp.zeros((), theta.dtype)
     last, next_one = sigma[:, rank - 1], sigma[:, rank]

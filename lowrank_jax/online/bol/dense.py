@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 
 from lowrank_jax import checks
+from lowrank_jax.linalg import spectra
 from lowrank_jax.types import Learner
 
 __all__ = ["Choice", "Info", "State", "binary", "final_params", "learner"]
@@ -188,8 +189,8 @@ def learner(
         margin = (state.params * delta).sum()
         theta = state.theta + step * delta  # Eq. (8)
 
-        u, sigma, vt = jnp.linalg.svd(theta, full_matrices=False)
-        old = jnp.linalg.svd(state.theta, compute_uv=False)[0]
+        u, sigma, vt = spectra.svd(theta)
+        old = spectra.singular_values(state.theta)[0]
         left, right, scale = _map(
             variant,
             rank,
@@ -302,6 +303,6 @@ def final_params(state: State) -> jax.Array:
         rank = state.left.shape[0]
         if rank == 0:  # "frobenius": the map is the identity
             return theta
-        u, sigma, vt = jnp.linalg.svd(theta, full_matrices=False)
+        u, sigma, vt = spectra.svd(theta)
         return (u[:, :rank] * sigma[None, :rank]) @ vt[:rank]
     return scale * jnp.einsum("ru,rv->uv", left, right)

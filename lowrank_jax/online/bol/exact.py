@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lowrank_jax.linalg import max_tree
+from lowrank_jax.linalg import max_tree, spectra
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import entries, mistakes
 from lowrank_jax.online.bol.block import theta_of
@@ -34,7 +34,7 @@ def track_sigma(
         here = mistakes.position(example, differences, n)
         ids = here.ids[jnp.array(space.first_order, jnp.int32)]
         theta = theta_of(blocks, ids, None, space.num_labels)
-        values = jnp.linalg.svd(theta, compute_uv=False)[:, 0]
+        values = spectra.singular_values(theta)[:, 0]
         return max_tree.replace(sigma, ids, values)
 
     count = differences.num_positions
@@ -56,7 +56,7 @@ def map_top(
     """
     index = max_tree.argmax(sigma)
     theta = theta_of(blocks, index[None], None, num_labels)[0]
-    u, values, vt = jnp.linalg.svd(theta, full_matrices=False)
+    u, values, vt = spectra.svd(theta)
     old = bilinear.split(table[old_index], num_labels)
     left, right = u[:, 0] * values[0], vt[0]
     agreement = (left * old.left[0]).sum() + (right * old.right[0]).sum()
@@ -77,6 +77,6 @@ def second_value(
     r"""Return :math:`\sigma_2(\Theta)` over all blocks, exactly."""
     index = max_tree.argmax(sigma)
     theta = theta_of(blocks, index[None], None, num_labels)[0]
-    values = jnp.linalg.svd(theta, compute_uv=False)
+    values = spectra.singular_values(theta)
     others = max_tree.largest_without(sigma, index)
     return jnp.maximum(others, values[1]) if values.shape[0] > 1 else others
