@@ -17,6 +17,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # experiments are not installed
 
 from experiments import catalogue  # noqa: E402
+from experiments.accelerators import tables  # noqa: E402
 from experiments.tables import markdown  # noqa: E402
 
 RESULTS = ROOT / "docs" / "results"
@@ -141,6 +142,11 @@ def statements() -> str:
         "the largest observed / bound of all trials: 1 is attained.\n\n"
         + markdown(["id", "statement", "status", "function", "trials", "closest"], rows)
     )
+
+
+def compiled() -> str:
+    """Write the tables of docs/accelerators.md: what the compilers made of programs."""
+    return tables.table(load("accelerators"))
 
 
 def measured() -> str:
@@ -304,8 +310,10 @@ def main(arguments: list[str]) -> int:
             (f"docs/papers/{paper}.md", "claims", functools.partial(claims, paper))
             for paper in BENCHES
         ),
+        ("docs/accelerators.md", "accelerators", compiled),
     ):
-        if section is statements and not has("verify"):
+        needed = {statements: "verify", compiled: "accelerators"}.get(section)
+        if needed and not has(needed):
             continue
         begin, end = BEGIN.format(mark), END.format(mark)
         text = wanted.get(ROOT / name) or (ROOT / name).read_text()

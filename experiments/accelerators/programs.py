@@ -133,6 +133,21 @@ def _sentences(name: str, learner: Callable[[], Any]) -> Callable[[Shapes], Prog
     return build
 
 
+def _padded(
+    name: str, learner: Callable[..., Any], number: int
+) -> Callable[[Shapes], Program]:
+    """Return a round of many sentences, in the form of accelerators."""
+
+    def build(shapes: Shapes) -> Program:
+        plan = _array(1, number, dtype=jnp.int32)
+        batches = online.padded.Batches(getattr(shapes, name), plan)
+        made = learner(num_positions=4 * number)
+        built = _round(made, batches, {})
+        return built._replace(num_sentences=number)
+
+    return build
+
+
 def _lists(learner: Callable[[Any], Any]) -> Callable[[Shapes], Program]:
     def build(shapes: Shapes) -> Program:
         return _round(learner(shapes.lists), shapes.lists, {})
@@ -328,6 +343,14 @@ PROGRAMS: dict[str, Callable[[Shapes], Program]] = {
         "first", lambda: online.bol.learner(variant="exact")
     ),
     "online.bcd, a round": _sentences("first", online.bcd.learner),
+    **{
+        f"online.padded.{kind}, {number} sentences": _padded(part, learner, number)
+        for kind, part, learner in (
+            ("perceptron", "zero", online.padded.perceptron),
+            ("bol", "first", online.padded.bol),
+        )
+        for number in (64, 256)
+    },
     "online.rerank, a round": _lists(lambda lists: online.rerank.learner()),
     "online.tensor_mira, a round": _lists(_tensor),
     "batch.crf, gradient": _gradient,

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from lowrank_jax.online import bol as bol
     from lowrank_jax.online import mira as mira
     from lowrank_jax.online import mirror_descent as mirror_descent
+    from lowrank_jax.online import padded as padded
     from lowrank_jax.online import perceptron as perceptron
     from lowrank_jax.online import rerank as rerank
     from lowrank_jax.online import tensor_mira as tensor_mira
@@ -22,6 +23,7 @@ __all__, __getattr__, __dir__ = lazy.attach(
         "bol_dense": "bol.dense",
         "mira": "mira",
         "mirror_descent": "mirror_descent",
+        "padded": "padded",
         "perceptron": "perceptron",
         "rerank": "rerank",
         "tensor_mira": "tensor_mira",
