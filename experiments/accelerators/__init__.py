@@ -7,6 +7,7 @@
 `counting`     the count: launches, waits, loops, copies, collectives
 `programs`     what is compiled: updates, decoders, certificates, at full shapes
 `tables`       the figures as tables of docs/accelerators.md
+`small`        a few of them at small shapes, for the tests
 `__main__`     one process for each compilation, with a limit of time
 =============  ===================================================================
 """

@@ -14,10 +14,10 @@ one back. What makes it fast on a CPU, and keeps accelerators busy:
 Scores of each position (B, L, S, S+1) are read once, in the order they lie in memory.
 
 A scan is two or three launches per position on a GPU. There, up to 64 labels, all
-prefixes come from :math:`\log L` max-plus products (`lax.associative_scan`), and the
-labels from a composition of the maps label -> previous label. The work is S times as
-much. On a TPU work decides, so it scans, and picks the row of a label by a masked sum
-instead of a gather of single rows.
+prefixes come from :math:`\log L` max-plus products of matrices with their neighbours
+1, 2, 4, ... to the left, and the labels from a composition of the maps label ->
+previous label. The work is :math:`S \log L` times as much. On a TPU work decides, so
+it scans, and picks the row of a label by a masked sum, not by a gather of single rows.
 """
 
 from collections.abc import Callable
@@ -57,8 +57,7 @@ def best_path_batch(
     unary = forbid(unary, allowed)
     own = _shared if is_shared else _per_position
     gpu = _associative if unary.shape[2] <= _MOST_ASSOCIATED else own
-    tpu = own if is_shared else _masked
-    return by_platform(unary, pairwise, lengths, cpu=own, gpu=gpu, tpu=tpu)
+    return by_platform(unary, pairwise, lengths, cpu=own, gpu=gpu, tpu=_masked)
 
 
 def _shared(unary: jax.Array, pairwise: jax.Array, lengths: jax.Array) -> Path:
@@ -105,28 +104,34 @@ def _per_position(unary: jax.Array, pairwise: jax.Array, lengths: jax.Array) -> 
 
 
 def _masked(unary: jax.Array, pairwise: jax.Array, lengths: jax.Array) -> Path:
-    """Decode with tables (B, L, S, S+1) by scans without a gather."""
+    """Decode by scans without a gather; of either kind of pairwise scores."""
     num_labels = unary.shape[2]
     # What made the scores must not move into the scan and be made anew at each step.
     unary, pairwise = lax.optimization_barrier((unary, pairwise))
     each = jnp.arange(num_labels, dtype=jnp.int32)
     inside = jnp.arange(unary.shape[1], dtype=jnp.int32)[None] < lengths[:, None]
-    pairs = jnp.moveaxis(pairwise[:, 1:, :, :num_labels], 1, 0)
+    shared = pairwise[None, :, :num_labels] if pairwise.ndim == 2 else None
+    pairs = None
+    if shared is None:
+        pairs = jnp.moveaxis(pairwise[:, 1:, :, :num_labels], 1, 0)
     steps = pairs, jnp.moveaxis(unary, 1, 0)[1:], inside[:, 1:].T
 
     def forward(best: jax.Array, step: tuple) -> tuple[jax.Array, jax.Array]:
         pairs_i, unary_i, is_inside = step
+        pairs_i = pairs_i if shared is None else shared
         new = jnp.max(pairs_i + best[:, None, :], axis=2) + unary_i
         return jnp.where(is_inside[:, None], new, best), best
 
     def backward(label: jax.Array, step: tuple) -> tuple[jax.Array, jax.Array]:
         pairs_i, is_inside, before = step
+        pairs_i = pairs_i if shared is None else shared
         is_label = each[None, :] == label[:, None]
         row = jnp.where(is_label[:, :, None], pairs_i, 0).sum(axis=1)
         previous = lax.argmax(before + row, 1, jnp.int32)
         return jnp.where(is_inside, previous, label), jnp.where(is_inside, label, 0)
 
-    start = unary[:, 0] + pairwise[:, 0, :, num_labels]
+    first = pairwise[None] if pairwise.ndim == 2 else pairwise[:, 0]
+    start = unary[:, 0] + first[:, :, num_labels]
     final, best = lax.scan(forward, start, steps)
     label = jnp.where(lengths > 0, lax.argmax(final, 1, jnp.int32), 0)
     back = pairs, inside[:, 1:].T, best
@@ -152,8 +157,13 @@ def _associative(unary: jax.Array, pairwise: jax.Array, lengths: jax.Array) -> P
     def product(one: jax.Array, two: jax.Array) -> jax.Array:
         return jnp.max(one[..., :, :, None] + two[..., None, :, :], axis=-2)
 
-    # All rows of a prefix are equal: the first of its matrices has equal rows.
-    best = lax.associative_scan(product, matrices, axis=1)[:, :, 0]
+    far = 1
+    while far < num_positions:  # each becomes the product of up to 2 far of them
+        matrices = jnp.concatenate(
+            [matrices[:, :far], product(matrices[:, :-far], matrices[:, far:])], axis=1
+        )
+        far *= 2
+    best = matrices[:, :, 0]  # rows of a prefix are equal, as those of the start are
     previous = lax.argmax(best[:, :-1, :, None] + steps, 2, jnp.int32)
     maps = jnp.where(inside[:, 1:, None], previous, each)
 

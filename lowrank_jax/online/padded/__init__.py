@@ -37,6 +37,7 @@ from jax import lax
 from lowrank_jax import checks
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import Scores, best_path_batch
+from lowrank_jax.linalg.forms import by_platform
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online.padded.batches import Batch, Batches, batches
 from lowrank_jax.online.padded.rows import (
@@ -137,20 +138,25 @@ def _learner(
                 f"perceptron need none; the space has orders {space.orders}."
             )
         rows, labels = space.num_features + 1, space.num_labels
-        dual = None
-        if rank:
-            dual = jnp.zeros((rows, whole_lanes(labels * (labels + 1))), dtype)
-        pairs = None
-        if space.has_transitions:
-            pairs = jnp.zeros((labels, labels + 1), dtype)
+        # Arrays of their own, so that a state can be donated.
+        dual, sums = (
+            jnp.zeros((rows, whole_lanes(labels * (labels + 1))), dtype)
+            if rank
+            else None
+            for _ in range(2)
+        )
+        pairs, pair_sums = (
+            jnp.zeros((labels, labels + 1), dtype) if space.has_transitions else None
+            for _ in range(2)
+        )
         nudge = jax.random.normal(key, (rank, labels + 1), dtype)
         nudge = nudge / jnp.linalg.norm(nudge, axis=1, keepdims=True)
         return State(
             table=jnp.zeros((rows, Columns(labels, rank).lanes), dtype),
             dual=dual,
-            sums=dual,
+            sums=sums,
             transitions=pairs,
-            transition_sums=pairs,
+            transition_sums=pair_sums,
             nudge=nudge,
             num_rounds=jnp.zeros((), jnp.int32),
         )
@@ -178,7 +184,6 @@ def _learner(
         moves = Moves(
             ids=batch.feature_ids.reshape(-1, batch.feature_ids.shape[2]),
             pairs=(both * (labels + 1) + before).reshape(2, -1),
-            labels=both.reshape(2, -1),
             differs=differs.ravel(),
             step=step,
             weight=weight,
@@ -217,12 +222,20 @@ def _scores(state: State, batch: Batch, columns: Columns) -> Scores:
         return Scores(unary, transitions)
     rows = _some(rows, space.first_order)
     left = columns.factors(rows, "left")[..., :labels]
-    pairs = jnp.einsum(
-        "bltjs,bltjr->blsr",
-        left,
-        columns.factors(rows, "right"),
-        precision=lax.Precision.HIGHEST,
-    )
+    right = columns.factors(rows, "right")
+
+    def spelt_out(left: jax.Array, right: jax.Array) -> jax.Array:
+        total = jnp.zeros((*left.shape[:2], labels, width), left.dtype)
+        for t in range(left.shape[2]):
+            for j in range(columns.rank):
+                total = total + left[:, :, t, j, :, None] * right[:, :, t, j, None]
+        return total
+
+    def product(left: jax.Array, right: jax.Array) -> jax.Array:
+        highest = lax.Precision.HIGHEST
+        return jnp.einsum("bltjs,bltjr->blsr", left, right, precision=highest)
+
+    pairs = by_platform(left, right, cpu=spelt_out, tpu=product)
     more = jnp.pad(transitions, ((0, 0), (0, width - labels - 1)))
     return Scores(unary, pairs + more[None, None])
 
@@ -237,18 +250,31 @@ def _some(rows: jax.Array, columns: tuple[int, ...]) -> jax.Array:
 def _margin(
     scores: Scores, both: jax.Array, before: jax.Array, differs: jax.Array
 ) -> jax.Array:
-    """Return <W, dPhi> of each sentence by masked sums: no gather of single numbers."""
+    """Return <W, dPhi> of each sentence."""
     num_labels, width = scores.unary.shape[2], scores.pairwise.shape[-1]
-    true, guess = (
-        hot(both[i], num_labels, bool)[..., None]
-        & hot(before[i], width, bool)[:, :, None]
-        for i in (0, 1)
-    )
     shared = scores.pairwise.ndim == 2
     pairwise = scores.pairwise[None, None] if shared else scores.pairwise
-    each = scores.unary[..., None] + pairwise
-    gaps = jnp.where(true, each, 0) - jnp.where(guess, each, 0)
-    return jnp.where(differs[..., None, None], gaps, 0).sum(axis=(1, 2, 3))
+
+    def masked(unary: jax.Array, pairwise: jax.Array) -> jax.Array:
+        true, guess = (
+            hot(both[i], num_labels, bool)[..., None]
+            & hot(before[i], width, bool)[:, :, None]
+            for i in (0, 1)
+        )
+        each = unary[..., None] + pairwise
+        gaps = jnp.where(true, each, 0) - jnp.where(guess, each, 0)
+        return jnp.where(differs[..., None, None], gaps, 0).sum(axis=(1, 2, 3))
+
+    def gathered(unary: jax.Array, pairwise: jax.Array) -> jax.Array:
+        sizes = (*differs.shape, num_labels, width)
+        flat = (unary[..., None] + jnp.broadcast_to(pairwise, sizes)).ravel()
+        first = jnp.arange(differs.size, dtype=jnp.int32).reshape(1, *differs.shape)
+        at = (first * num_labels + both) * width + before
+        one, two = flat.at[at].get(mode="promise_in_bounds")
+        return jnp.where(differs, one - two, 0).sum(axis=1)
+
+    forms = {"cpu": gathered, "gpu": gathered, "tpu": masked}
+    return by_platform(scores.unary, pairwise, **forms)
 
 
 def _move_transitions(

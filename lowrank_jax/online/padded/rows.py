@@ -92,7 +92,6 @@ class Moves(NamedTuple):
 
     ids: jax.Array  # (N, num_templates)
     pairs: jax.Array  # (2, N) label * (S + 1) + previous: true, predicted
-    labels: jax.Array  # (2, N)
     differs: jax.Array  # (N,)
     step: jax.Array
     weight: jax.Array
@@ -108,8 +107,8 @@ def moved(
 ) -> State:
     """Move and map the rows of all touched features, `size` positions at a time."""
     place = jnp.arange(moves.differs.size, dtype=jnp.int32)
-    listed = lax.sort(jnp.where(moves.differs, place, _BIG))
-    listed = jnp.pad(listed, (0, size), constant_values=_BIG)
+    listed = jnp.where(moves.differs, place, _BIG)
+    listed = lax.sort(jnp.pad(listed, (0, size), constant_values=_BIG))
     number = moves.differs.sum(dtype=jnp.int32)
     num_turns = (number + size - 1) // size
     is_single = num_turns <= 1
@@ -127,7 +126,6 @@ def moved(
         some = moves._replace(
             ids=ids,
             pairs=moves.pairs.at[:, here].get(mode="promise_in_bounds"),
-            labels=moves.labels.at[:, here].get(mode="promise_in_bounds"),
             step=jnp.where(n < num_turns, moves.step, 0),
             weight=jnp.where(n < num_turns, moves.weight, 0),
         )
@@ -156,7 +154,7 @@ def _turn(
     flat = lax.sort(moves.ids.ravel())
     is_first = jnp.concatenate([jnp.ones((1,), bool), flat[1:] != flat[:-1]])
     own = lax.sort(jnp.where(is_first, flat, nowhere))  # each once, then K
-    signs = _signs(moves.labels, columns.width)
+    signs = _signs(moves.pairs // (labels + 1), columns.width)
     more = _product(_hits(own, moves.ids, space.zero_order, nowhere), signs, dtype)
     rows = state.table.at[own].get(mode="promise_in_bounds")
     is_row = (own < nowhere)[:, None]
@@ -238,9 +236,12 @@ def mapped(
     def image(right: jax.Array) -> jax.Array:
         return (blocks[:, None] * right[:, :, None, :]).sum(axis=3)
 
-    for _ in range(num_steps):
+    for n in range(num_steps):
         left = image(right)
-        right = orthonormalise((blocks[:, None] * left[..., None]).sum(axis=2))
+        right = (blocks[:, None] * left[..., None]).sum(axis=2)
+        # One vector needs its length only, and not at each step: less to launch.
+        if right.shape[1] > 1 or n % 2 or n == num_steps - 1:
+            right = orthonormalise(right)
     left = image(right)
     return tuple(  # type: ignore[return-value]
         jnp.pad(part, ((0, 0), (0, 0), (0, width - part.shape[2])))
