@@ -67,6 +67,11 @@ def batches(
       batch_size: Number of sentences of a round.
       has_ramp: True begins with rounds of 1, 2, 4, ... sentences.
     """
+    if corpus.values is not None:
+        raise checks.InputError(
+            "Padded rounds need features without values, and this corpus has them: "
+            "take `online.perceptron` or `online.bol`."
+        )
     checks.whole(batch_size=batch_size)
     checks.at_most(corpus.num_examples, batch_size=batch_size)
     rows, size = [], 1 if has_ramp else batch_size
