@@ -2,10 +2,11 @@ r"""What outgrows one device: data, tables or runs put across a mesh of devices.
 
 Nothing here computes. Arrays are laid out (`jax.sharding.NamedSharding`), and the
 learners, which are array programs, run unchanged: the compiler makes their sums over
-the data across devices. Three things can be too large for one device, or too slow:
+the data across devices. Four things can be too large for one device, or too slow:
 
 =============  =====================================================================
 `shard`        matrices of the batch learners, by matrix
+`shard_lanes`  sentences of `batch.crf`, by lane
 `shard_rows`   weight tables of the sequence models, by feature
 `spread`       many runs at once (seeds, folds, hyper-parameters), by run
 =============  =====================================================================
@@ -15,6 +16,7 @@ An axis that does not divide by the number of devices is filled up: matrices of 
 (`jax.distributed`) the same calls are made by each of them, on a mesh of all devices.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -25,9 +27,10 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
+from lowrank_jax.streams.lanes import Lanes
 from lowrank_jax.streams.matrices import Labelled
 
-__all__ = ["mesh", "shard", "shard_rows", "spread"]
+__all__ = ["mesh", "shard", "shard_lanes", "shard_rows", "spread"]
 
 
 def mesh(num_devices: int | None = None, *, axis: str = "data") -> Mesh:
@@ -94,6 +97,38 @@ def shard(labelled: Labelled, mesh: Mesh) -> Labelled:
         return jax.make_array_from_callback(shape, _rows(mesh), rows, dtype=dtype)
 
     return jax.tree.map(place, host)
+
+
+def shard_lanes(lanes: Lanes, mesh: Mesh) -> Lanes:
+    """Put the sentences of `batch.crf` across devices, each holding its share of lanes.
+
+    Scores and recursions then run on the sentences of each device. The marginals are
+    exchanged, and the gradient is the same on all devices.
+
+    Args:
+      lanes: Corpus from `streams.lanes.lanes` with ``num_devices=mesh.size``.
+      mesh: Mesh of one axis.
+
+    Raises:
+      InputError: If the devices would not get equally many lanes.
+    """
+    number = lanes.labels.shape[1]
+    if number % mesh.size:
+        raise InputError(
+            f"`lanes` has {number} lanes, which is no multiple of the {mesh.size} "
+            f"devices: make it by streams.lanes.lanes(..., num_devices={mesh.size})."
+        )
+    by_lane = NamedSharding(mesh, PartitionSpec(None, _axis(mesh)))
+    whole = NamedSharding(mesh, PartitionSpec())
+    names = ("feature_ids", "labels", "previous", "is_inside", "values")
+    placed = {
+        field.name: jax.device_put(
+            getattr(lanes, field.name), by_lane if field.name in names else whole
+        )
+        for field in dataclasses.fields(lanes)
+        if field.name != "space"
+    }
+    return Lanes(**placed, space=lanes.space)
 
 
 def shard_rows(tree: Any, mesh: Mesh, *, num_features: int) -> Any:

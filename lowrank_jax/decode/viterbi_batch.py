@@ -157,11 +157,12 @@ def _associative(unary: jax.Array, pairwise: jax.Array, lengths: jax.Array) -> P
     def product(one: jax.Array, two: jax.Array) -> jax.Array:
         return jnp.max(one[..., :, :, None] + two[..., None, :, :], axis=-2)
 
-    far = 1
+    far, place = 1, jnp.arange(num_positions, dtype=jnp.int32)[None, :, None, None]
+    zero = jnp.zeros((), unary.dtype)
     while far < num_positions:  # each becomes the product of up to 2 far of them
-        matrices = jnp.concatenate(
-            [matrices[:, :far], product(matrices[:, :-far], matrices[:, far:])], axis=1
-        )
+        # Padding fuses with the product, where a slice of its own is one more launch.
+        before = lax.pad(matrices, zero, [(0, 0, 0), (far, -far, 0), *[(0, 0, 0)] * 2])
+        matrices = product(jnp.where(place < far, unit[None, None], before), matrices)
         far *= 2
     best = matrices[:, :, 0]  # rows of a prefix are equal, as those of the start are
     previous = lax.argmax(best[:, :-1, :, None] + steps, 2, jnp.int32)

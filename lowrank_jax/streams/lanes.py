@@ -58,18 +58,20 @@ class Lanes:
     is_partial: bool = dataclasses.field(default=False, metadata={"static": True})
 
 
-def lanes(sequences: Sequences, *, num_lanes: int = 256) -> Lanes:
+def lanes(sequences: Sequences, *, num_lanes: int = 256, num_devices: int = 1) -> Lanes:
     """Lay a corpus out in lanes and plan the sums of its gradient, on the host.
 
     Args:
       sequences: Labelled corpus from `features`.
       num_lanes: Largest number of lanes; fewer where the longest sentence is longer
         than a lane would be. Wider lanes make shorter recursions.
+      num_devices: Number of devices that the lanes will be dealt to, equally many each
+        (`sharding.shard_lanes`).
 
     Raises:
       InputError: If no label is known or there is no token at all.
     """
-    checks.whole(num_lanes=num_lanes)
+    checks.whole(num_lanes=num_lanes, num_devices=num_devices)
     check_sequences(sequences)
     offsets = np.asarray(sequences.offsets, np.int64)
     labels = np.asarray(sequences.labels, np.int32)
@@ -82,6 +84,7 @@ def lanes(sequences: Sequences, *, num_lanes: int = 256) -> Lanes:
     space = sequences.space
     lengths = np.diff(offsets)
     num_lanes = max(1, min(num_lanes, labels.size // int(lengths.max())))
+    num_lanes = -(-num_lanes // num_devices) * num_devices
     rows, num_steps = _place(offsets, num_lanes)
 
     num_rows = num_steps * num_lanes

@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowrank_jax import loops, streams
+from lowrank_jax import loops, online, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.linalg.forms import forced
 from lowrank_jax.models import bilinear
-from lowrank_jax.online import padded
+from lowrank_jax.online import bol, padded
 from tests.online import twins
 from tests.online.tasks import random_task
 
@@ -133,6 +133,43 @@ def test_bol_equals_its_twin_however_many_positions_go_at_a_time(
     parts = bilinear.split(found.table[:-1], space.num_labels)
     product = np.einsum("kjs,kjr->ksr", parts.left, parts.right)
     np.testing.assert_allclose(product, leading, atol=1e-6)  # ties converge slowly
+
+
+@pytest.mark.parametrize("name", ["perceptron", "bol"])
+def test_padded_rounds_are_the_wide_rounds_of_the_learner(name):
+    # DR-B6 and BOL-B1 in wide rounds; `online.wide` packs sentences, we pad them.
+    orders = ("01", "1") if name == "bol" else ("0", "0")
+    sequences = random_task(orders, has_transitions=True, shared=True)
+    corpus, key = streams.sentences.stream(sequences), jax.random.key(7)
+    wide = getattr(online, name).learner(dtype=jnp.float64)
+    start = wide.init(key, corpus.example(0))
+    (done,) = loops.passes(
+        wide, sequences, key=key, state=start, num_passes=1, batch_size=4
+    )
+    order = np.asarray(loops.pass_order(key, 0, sequences.num_sentences))
+    plan = padded.batches(corpus, order, 4, has_ramp=True)
+    learner = getattr(padded, name)(dtype=jnp.float64)
+    state = learner.init(key, plan.example(0))
+    rounds = jnp.arange(plan.num_examples, dtype=jnp.int32)
+    state, infos = jax.jit(lambda *given: loops.run(learner, *given))(
+        state, plan, rounds
+    )
+    is_sentence = np.asarray(plan.plan) >= 0
+    np.testing.assert_array_equal(
+        np.asarray(infos.num_wrong)[is_sentence], done.trace.num_wrong
+    )
+    np.testing.assert_allclose(
+        np.asarray(infos.margin)[is_sentence], done.trace.margin, atol=1e-10
+    )
+    labels, last = sequences.space.num_labels, done.state
+    if name == "perceptron":
+        np.testing.assert_array_equal(state.table[:, :labels], last.params.zero)
+    else:
+        size = labels * (labels + 1)
+        theta = np.asarray(bol.theta(last))[:-1].reshape(-1, size)
+        np.testing.assert_array_equal(state.dual[:-1, :size], theta)
+    np.testing.assert_array_equal(state.transitions, last.params.transitions)
+    assert int(state.num_rounds) == int(last.num_rounds) == 14
 
 
 def test_bad_batches_and_spaces_are_named():

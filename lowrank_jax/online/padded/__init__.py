@@ -149,8 +149,10 @@ def _learner(
             jnp.zeros((labels, labels + 1), dtype) if space.has_transitions else None
             for _ in range(2)
         )
-        nudge = jax.random.normal(key, (rank, labels + 1), dtype)
-        nudge = nudge / jnp.linalg.norm(nudge, axis=1, keepdims=True)
+        nudge = None
+        if rank:
+            nudge = jax.random.normal(key, (rank, labels + 1), dtype)
+            nudge = nudge / jnp.linalg.norm(nudge, axis=1, keepdims=True)
         return State(
             table=jnp.zeros((rows, Columns(labels, rank).lanes), dtype),
             dual=dual,
@@ -308,15 +310,15 @@ def final_params(
       space: Sizes of the feature space.
       num_power_steps: Subspace iterations on each block. Static.
     """
-    labels, rank = space.num_labels, state.nudge.shape[0]
-    columns = Columns(labels, rank)
+    labels, nudge = space.num_labels, state.nudge
+    columns = Columns(labels, 0 if nudge is None else nudge.shape[0])
     number = jnp.maximum(state.num_rounds, 1).astype(state.table.dtype)
     sums = state.table[:, columns.at("sums")]
     zero = state.table[:, columns.at("zero")] - sums / number
     transitions = state.transitions
-    if transitions is not None:
+    if transitions is not None and state.transition_sums is not None:
         transitions = transitions - state.transition_sums / number
-    if state.dual is None:
+    if state.dual is None or nudge is None:
         own = zero[:, :labels] if space.zero_order else None
         return linear.Params(own, None, transitions)
 
@@ -325,7 +327,7 @@ def final_params(
         mean = (theta - total / number)[: labels * (labels + 1)]
         start = columns.factors(rows[None], "right")
         blocks = mean.reshape(1, labels, labels + 1)
-        left, right = mapped(blocks, start, state.nudge, num_power_steps)
+        left, right = mapped(blocks, start, nudge, num_power_steps)
         joined = bilinear.join(left[..., :labels], right[..., : labels + 1])
         return joined[0]
 

@@ -34,7 +34,8 @@ class State(NamedTuple):
       sums: Lazy sums of Theta, like `dual`.
       transitions: (S, S + 1), if the space has them.
       transition_sums: Their lazy sums.
-      nudge: Random directions that start a new block, (rank, S + 1).
+      nudge: Random directions that start a new block, (rank, S + 1); None for the
+        perceptron.
       num_rounds: Number of sentences seen, () int32.
     """
 
@@ -43,7 +44,7 @@ class State(NamedTuple):
     sums: jax.Array | None
     transitions: jax.Array | None
     transition_sums: jax.Array | None
-    nudge: jax.Array
+    nudge: jax.Array | None
     num_rounds: jax.Array
 
 
@@ -170,7 +171,7 @@ def _turn(
         new = jnp.where(is_row, new, 0)
         return at.set(new, mode="promise_in_bounds", indices_are_sorted=True)
 
-    if dual is not None and sums is not None:
+    if dual is not None and sums is not None and state.nudge is not None:
         signs = _signs(moves.pairs, dual.shape[1])
         hits = _hits(own, moves.ids, space.first_order, nowhere)
         more = _product(hits, signs, dtype)
@@ -243,7 +244,8 @@ def mapped(
         if right.shape[1] > 1 or n % 2 or n == num_steps - 1:
             right = orthonormalise(right)
     left = image(right)
-    return tuple(  # type: ignore[return-value]
-        jnp.pad(part, ((0, 0), (0, 0), (0, width - part.shape[2])))
-        for part in (left, right)
-    )
+
+    def wide(part: jax.Array) -> jax.Array:
+        return jnp.pad(part, ((0, 0), (0, 0), (0, width - part.shape[2])))
+
+    return wide(left), wide(right)
