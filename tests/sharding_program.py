@@ -146,26 +146,19 @@ def tables():
 
 
 def sentences():
-    """Check iterations of the CRF with sentences across 2 and 4 devices."""
+    """Check loss and gradient of the CRF with sentences across 2 and 4 devices."""
     sequences = random_task(("01", "0"), has_transitions=True, num_sentences=9)
-    learner = crf.learner(dtype=jnp.float64, memory_size=2, max_evaluations=3)
-
-    def fit(lanes):
-        state = learner.init(jax.random.key(0), lanes)
-        for _ in range(2):
-            state, info = learner.update(state, lanes)
-        return state.params, info.objective
-
-    # One layout for all: another number of lanes adds up in another order.
-    lanes = streams.lanes.lanes(sequences, num_lanes=4, num_devices=4)
-    run = jax.jit(fit)
-    alone = run(lanes)
+    lanes = streams.lanes.lanes(sequences, num_lanes=3, num_devices=4)
+    zeros, rng = linear.zeros(lanes.space, jnp.float64), np.random.default_rng(0)
+    params = jax.tree.map(lambda part: jnp.asarray(rng.normal(size=part.shape)), zeros)
+    run = jax.jit(crf.negative_log_likelihood)
+    alone = run(params, lanes)
     for number in (2, 4):
         across = sharding.shard_lanes(lanes, sharding.mesh(number))
-        yield f"crf on {number}, sharded less one device", distance(run(across), alone)
+        found = run(params, across)
+        yield f"crf on {number}, sharded less one device", distance(found, alone)
     held = [shard.data.shape[1] for shard in across.labels.addressable_shards]
     yield "lanes are dealt out evenly", held == [1, 1, 1, 1]
-    yield "crf learnt something", float(np.abs(alone[0].zero).max()) > 0.01
 
 
 def process(index, port):

@@ -92,7 +92,7 @@ def theory(out):
 
 def accelerators(text):
     (right,) = numbers(r"([\d.]+) of the labels are right", text)
-    assert right > 0.8
+    assert right > 0.5  # 0.25 by chance
     sweeps, accuracy = numbers(r"(\d+) sweeps, test accuracy ([\d.]+)", text)
     assert 1 < sweeps < 500 and accuracy > 0.9
 
