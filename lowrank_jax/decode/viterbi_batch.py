@@ -24,6 +24,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from lowrank_jax.decode.scores import Path, Scores, as_batch, forbid
@@ -149,20 +150,22 @@ def _associative(unary: jax.Array, pairwise: jax.Array, lengths: jax.Array) -> P
     start = unary[:, 0] + whole[:, 0, :, num_labels]
     # (B, L - 1, previous, current): row is the previous label.
     steps = whole[:, 1:, :, :num_labels].swapaxes(2, 3) + unary[:, 1:, None, :]
-    unit = jnp.where(each[:, None] == each[None], 0, -jnp.inf).astype(unary.dtype)
+    # Constants of the host: else each of them is a launch.
+    unit = np.where(np.eye(num_labels, dtype=bool), 0, -np.inf).astype(unary.dtype)
     is_step = inside[:, 1:, None, None]
     first = jnp.broadcast_to(start[:, None, None], (*start.shape[:1], 1, *unit.shape))
+    unit = unit[None, None]
     matrices = jnp.concatenate([first, jnp.where(is_step, steps, unit)], axis=1)
 
     def product(one: jax.Array, two: jax.Array) -> jax.Array:
         return jnp.max(one[..., :, :, None] + two[..., None, :, :], axis=-2)
 
-    far, place = 1, jnp.arange(num_positions, dtype=jnp.int32)[None, :, None, None]
+    far, place = 1, np.arange(num_positions)[None, :, None, None]
     zero = jnp.zeros((), unary.dtype)
     while far < num_positions:  # each becomes the product of up to 2 far of them
         # Padding fuses with the product, where a slice of its own is one more launch.
         before = lax.pad(matrices, zero, [(0, 0, 0), (far, -far, 0), *[(0, 0, 0)] * 2])
-        matrices = product(jnp.where(place < far, unit[None, None], before), matrices)
+        matrices = product(jnp.where(place < far, unit, before), matrices)
         far *= 2
     best = matrices[:, :, 0]  # rows of a prefix are equal, as those of the start are
     previous = lax.argmax(best[:, :-1, :, None] + steps, 2, jnp.int32)
