@@ -26,6 +26,7 @@ NAMES = (
     "smm-fig2",
     "smm-operators",
     "tm-table1",
+    "tm-tags",
     "tm-fig3",
     "tm-fig4",
     "bench-sequence",

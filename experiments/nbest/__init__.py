@@ -7,5 +7,13 @@ from experiments.nbest.chunk_lists import (
     chunk_lists,
     make_chunk_lists,
 )
+from experiments.nbest.tag_lists import tag_lists
 
-__all__ = ["TRAINING_SIZES", "ChunkLists", "Split", "chunk_lists", "make_chunk_lists"]
+__all__ = [
+    "TRAINING_SIZES",
+    "ChunkLists",
+    "Split",
+    "chunk_lists",
+    "make_chunk_lists",
+    "tag_lists",
+]

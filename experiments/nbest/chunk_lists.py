@@ -35,6 +35,7 @@ __all__ = [
     "ChunkLists",
     "Split",
     "chunk_lists",
+    "kept_lists",
     "make_chunk_lists",
 ]
 
@@ -146,8 +147,28 @@ def chunk_lists(
         "score_scale": score_scale,
         "seed": seed,
     }
+    return kept_lists("chunk", parts, settings, cache=cache, say=say)
+
+
+def kept_lists(
+    name: str,
+    parts: tuple[Corpus, Corpus, Corpus],
+    settings: dict[str, Any],
+    *,
+    cache: Path | None = None,
+    say: Say = lambda line: None,
+) -> ChunkLists:
+    """Read the lists of these corpora and settings, or make and keep them.
+
+    Args:
+      name: First word of the file's name.
+      parts: Training, development and test sentences.
+      settings: Settings of `make_chunk_lists`.
+      cache: Folder to keep the lists in. None is ``nbest`` in the user's cache folder.
+      say: Takes one line of progress.
+    """
     folder = data_folders()[-1] / "nbest" if cache is None else pathlib.Path(cache)
-    path = folder / f"chunk-lists-{_digest(parts, settings)}.npz"
+    path = folder / f"{name}-lists-{_digest(parts, settings)}.npz"
     if path.exists():
         say(f"reading {path}")
         return _from_arrays(files.read_arrays(path))

@@ -139,8 +139,8 @@ def picture(figure: Any, result: Result) -> None:
     left.set_xticks(sizes, [f"{size:,}" for size in sizes])
     left.minorticks_off()
     left.set_xlabel("training lists")
-    left.set_ylabel("chunk F1 on the test set (%)")
-    left.set_title("Reranking CoNLL-2000 chunkings", loc="left")
+    left.set_ylabel("F1 on the test set (%)")
+    left.set_title(f"Reranking, {result['test'].partition(',')[0]}", loc="left")
 
     rows = [row for row in result["steps"] if row["components"] == 1]
     for decoding, style in (("cost", "-"), ("plain", "--")):
@@ -157,7 +157,7 @@ def picture(figure: Any, result: Result) -> None:
     right.set_ylim(max(low - 0.3, result["base_f1"] - 4))
     right.set_xscale("log")
     right.set_xlabel("C")
-    right.set_ylabel("chunk F1 on the development set (%)")
+    right.set_ylabel("F1 on the development set (%)")
     right.set_title(f"Step rules, D=2, H=1, {rows[0]['size']:,} lists", loc="left")
     for axes in (left, right):
         axes.grid(alpha=0.3)

@@ -30,7 +30,7 @@ from lowrank_jax.data.lists import oracle
 from lowrank_jax.models.tensor import mode_sizes, num_parameters
 from lowrank_jax.online import rerank
 
-__all__ = ["EXPERIMENT", "LIMITS", "NOTES", "NUM_SEEDS", "Scale"]
+__all__ = ["EXPERIMENT", "LIMITS", "NOTES", "NUM_SEEDS", "Scale", "grid_of"]
 
 LIMITS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)  # C tried
 NUM_SEEDS = len(LIMITS)  # as many lanes: one program serves both
@@ -79,26 +79,42 @@ def settings(scale: Scale) -> Iterator[tuple[str, Tensor]]:
 
 def run(setup: Setup) -> Result:
     """Train, choose and score all methods."""
-    how, say = SCALES[setup.scale], setup.say
-    made = grid.read_lists(setup.scale, setup.data_dir, say)
+    made = grid.read_lists(setup.scale, setup.data_dir, setup.say)
+    test = f"CoNLL-2000 test, {made.test.lists.num_lists} sentences, chunk F1"
+    notes = {"test": test, "notes": list(NOTES)}
+    return {"experiment": "tm-table1"} | grid_of(
+        setup, made, SCALES[setup.scale], notes
+    )
+
+
+def grid_of(
+    setup: Setup, made: nbest.ChunkLists, how: Scale, notes: dict[str, Any]
+) -> Result:
+    """Train, choose and score all methods on some lists.
+
+    Args:
+      setup: What the run is given.
+      made: The lists.
+      how: How much is run.
+      notes: What the result says of the lists.
+    """
+    say = setup.say
     task = grid.make_task(made, how.sizes)
     test = task.splits["test"]
     first = scores.outcome(test, np.zeros((1, test.lists.num_lists), int))
     top = scores.outcome(test, oracle(test.lists)[None])
     rows: list[dict[str, Any]] = []
     result = {
-        "experiment": "tm-table1",
         "scale": setup.scale,
         "seeds": how.num_seeds,
         "passes": how.num_passes,
         "limits": list(LIMITS),
         "num_features": task.num_features,
         "num_raw_features": made.num_raw_features,
-        "test": f"CoNLL-2000 test, {test.lists.num_lists} sentences, chunk F1",
         "base_f1": float(scores.f1_of(first)[0]),
         "oracle_f1": float(scores.f1_of(top)[0]),
         "mode_sizes": _sizes(task.num_features),
-        "notes": list(NOTES),
+        **notes,
         "rows": rows,
     }
     found: list[Trained] = []

@@ -273,6 +273,25 @@ _NETTALK = Dataset(
     ),
 )
 
+_BROWN = Dataset(
+    name="brown",
+    title="Brown corpus: American English of 1961 with parts of speech",
+    files=(
+        DataFile(
+            "brown.txt",
+            "text",
+            "237545fbd36911a52360ead0df358b390b0bc9f173b41e33796b5f47e95d25c4",
+            {"lines": 1218532},
+        ),
+    ),
+    citation=(
+        "W. N. Francis and H. Kucera, A Standard Corpus of Present-Day Edited American "
+        "English, for use with Digital Computers, Brown University, 1964"
+    ),
+    terms="redistribution permitted; non-commercial purposes",
+    origin="GitHub nltk/nltk_data, packages/corpora/brown.zip",
+)
+
 _BCI2_IV = Dataset(
     name="bci2_iv",
     title="BCI Competition II, data set IV: EEG before a left or right key press",
@@ -407,10 +426,7 @@ _MSR_ACTION3D = Dataset(
         "CVPR Workshop on Human Communicative Behavior Analysis 2010"
     ),
     terms="no stated licence: research use only",
-    origin=(
-        "GitHub yavuzKomecoglu/MSR-Action-Recognition, "
-        "dataset/MSRAction3D/MSRAction3DSkeletonReal3D"
-    ),
+    origin="GitHub yavuzKomecoglu/MSR-Action-Recognition, dataset/MSRAction3D",
 )
 
 #: The known data sets by name.
@@ -422,6 +438,7 @@ DATASETS: Mapping[str, Dataset] = types.MappingProxyType(
             _PFR199801,
             _SIGHAN2005,
             _NETTALK,
+            _BROWN,
             _BCI2_IV,
             _BCI3_V,
             _EEGMMIDB,

@@ -13,7 +13,7 @@ from experiments import intervals, nbest
 from experiments.__main__ import draw
 from experiments.bench import tm as bench
 from experiments.protocol import Setup
-from experiments.tm import fig3, fig4, findings, grid, scores, steps, table1
+from experiments.tm import fig3, fig4, findings, grid, scores, steps, table1, tags
 from experiments.tm.grid import Tensor
 from lowrank_jax import loops, streams
 from lowrank_jax.data.made.lists import reranking_task
@@ -156,6 +156,18 @@ def test_table1_chooses_on_development_and_answers_each_finding(tiny, tmp_path):
     assert "1155x1155" in text and "| T-MIRA | printed | 2 | 1 | surrogate |" in text
     draw(table1.EXPERIMENT, result, tmp_path / "one.png")
     assert (tmp_path / "one.png").stat().st_size > 10_000
+
+
+def test_tags_run_the_same_grid_on_other_lists(tiny, monkeypatch, tmp_path):
+    scale = table1.Scale(SIZES, table1.NUM_SEEDS, 2, (2,), (1,))
+    monkeypatch.setattr(tags, "SCALES", {"small": scale})
+    monkeypatch.setattr(nbest, "tag_lists", lambda *_, **__: made())
+    result = json.loads(json.dumps(tags.run(Setup(say=lambda _: None))))
+    other = table1.run(Setup(say=lambda _: None))
+    assert result["experiment"] == "tm-tags" and result["test"].startswith("Brown")
+    scored = [[row["f1_runs"] for row in one["rows"]] for one in (result, other)]
+    assert scored[0] == scored[1]
+    draw(tags.EXPERIMENT, result, tmp_path / "tags.png")
 
 
 def test_fig4_shows_the_energy_of_both_mappings(monkeypatch, tmp_path):
