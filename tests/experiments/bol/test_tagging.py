@@ -184,3 +184,14 @@ def test_draws_of_a_tenth_are_fresh_and_held_out_sentences_lie_outside():
     assert one.num_sentences == two.num_sentences == 40
     assert one.labels.shape != two.labels.shape or (one.labels != two.labels).any()
     assert rest.num_sentences == 360
+
+
+def test_a_method_with_fewer_seeds_is_paired_with_the_first_ones_of_the_other():
+    crf = "crf2 (L2, c=1), 0-order"
+    runs = runs_of([table1.START, table1.SP]) | {crf: [run_of(89.0, 89.0)]}
+    found = {(one["method"], one["over"]): one for one in table1.paired(runs)}
+    above = found[f"{table1.START}, last", f"{table1.SP}, last"]
+    assert (above["seeds"], above["difference"]) == (2, pytest.approx(1.0))
+    above = found[f"{table1.START}, last", f"{crf}, last"]
+    assert (above["seeds"], above["half"]) == (1, 0) and len(found) == 2
+    assert above["difference"] == pytest.approx(91.0 - 89.0)
