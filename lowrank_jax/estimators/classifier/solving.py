@@ -74,7 +74,8 @@ def solve(
 def is_zero(params: Params) -> np.ndarray:
     """Tell of each set of factors if it gives every matrix the same score."""
     left, right = (np.asarray(part) for part in (params.left, params.right))
-    return ~(left.any(axis=(-2, -1)) & right.any(axis=(-2, -1)))
+    has_both = left.any(axis=(-2, -1)) & right.any(axis=(-2, -1))
+    return np.asarray(~has_both)
 
 
 def alive(problem: tuple, found: Solved) -> Solved:
