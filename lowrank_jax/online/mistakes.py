@@ -23,14 +23,7 @@ from jax import lax
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Space
-from lowrank_jax.decode import (
-    Scores,
-    allow_labels,
-    best_path,
-    cost_table,
-    label_costs,
-    path_cost,
-)
+from lowrank_jax.decode import Scores, allow_labels, best_path
 from lowrank_jax.types import Sentence
 
 __all__ = [
@@ -119,6 +112,8 @@ def with_cost(
     """
     if cost is None:
         return scores, None
+    from lowrank_jax.decode import cost_table, label_costs  # a run with costs alone
+
     table = cost_table(cost, sentence.space.num_labels)
     costs = label_costs(sentence.labels, jnp.asarray(table, scores.unary.dtype))
     return scores._replace(unary=scores.unary + costs), costs
@@ -163,6 +158,8 @@ def price(
     """Return the cost c_t of the predicted path: 1 if there are no costs."""
     if costs is None:
         return jnp.ones((), dtype)
+    from lowrank_jax.decode import path_cost
+
     return path_cost(costs, predicted, sentence.length)
 
 
