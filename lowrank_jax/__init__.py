@@ -7,9 +7,23 @@ what comes out. On top of them stand the `estimators`, which fit, predict, save,
 """
 
 import importlib.metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lowrank_jax import lazy
+
+if TYPE_CHECKING:
+    from lowrank_jax.estimators import load as load
+    from lowrank_jax.estimators.classifier import (
+        BilinearClassifier as BilinearClassifier,
+    )
+    from lowrank_jax.estimators.classifier import (
+        BilinearClassifierCV as BilinearClassifierCV,
+    )
+    from lowrank_jax.estimators.reranker import Reranker as Reranker
+    from lowrank_jax.estimators.speller import Speller as Speller
+    from lowrank_jax.estimators.tagger import Tagger as Tagger
+
+    __version__: str
 
 _LAYERS = (
     "batch certify checks data decode estimators export features linalg loops metrics "
@@ -28,8 +42,12 @@ _HELD = {
 __all__, _get, __dir__ = lazy.attach(__name__, {name: name for name in _LAYERS} | _HELD)
 
 
-def __getattr__(name: str) -> Any:
+def _load(name: str) -> Any:
     """Load a layer when it is first asked for, so that the command line starts fast."""
     if name == "__version__":
         return importlib.metadata.version("lowrank_jax")
     return _get(name)
+
+
+if not TYPE_CHECKING:  # a type checker would take every name for one of any type
+    __getattr__ = _load

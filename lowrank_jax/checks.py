@@ -9,6 +9,7 @@ import numbers
 import numpy as np
 
 __all__ = ["InputError", "at_most", "choice", "non_negative", "positive", "whole"]
+__dir__ = __all__.copy
 
 ABSENT = (
     "JAX_PLATFORMS={} asks for a device that JAX does not find here; unset it, or "

@@ -29,6 +29,7 @@ __all__ = [
     "token_accuracy",
     "word_scores_from_labels",
 ]
+__dir__ = __all__.copy
 
 Labels = Sequence[str] | np.ndarray
 Offsets = Sequence[int] | np.ndarray

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = ["convergence", "path", "patterns"]
+__dir__ = __all__.copy
 
 
 def patterns(model: "BilinearClassifier", ax: Any = None, info: Any = None) -> Any:

@@ -31,6 +31,7 @@ from lowrank_jax.streams.lanes import Lanes
 from lowrank_jax.streams.matrices import Labelled
 
 __all__ = ["mesh", "shard", "shard_lanes", "shard_rows", "spread"]
+__dir__ = __all__.copy
 
 
 def mesh(num_devices: int | None = None, *, axis: str = "data") -> Mesh:

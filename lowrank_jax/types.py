@@ -6,6 +6,7 @@ learner is a `Sentence`: a window of fixed size on those arrays, and its true le
 """
 
 import dataclasses
+import zlib
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -15,7 +16,7 @@ import jax.numpy as jnp
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Space
 
-__all__ = ["Learner", "Sentence", "Stream", "check_dtype"]
+__all__ = ["Learner", "Sentence", "Stream", "check_dtype", "fingerprint"]
 __dir__ = __all__.copy
 
 
@@ -89,3 +90,36 @@ class Sentence:
     values: jax.Array | None = None
     weight: jax.Array | None = None
     is_partial: bool = dataclasses.field(default=False, metadata={"static": True})
+
+
+def fingerprint(example: Any) -> jax.Array:
+    """Return a hash of one example, () uint32; of a sentence up to its length. Pure.
+
+    The hash depends on each number, on its place and on the feature space. A trace
+    that holds it says which examples its rounds met.
+
+    Args:
+      example: Any pytree of arrays, such as a `Sentence`.
+    """
+    leaves, structure = jax.tree.flatten(example)
+    total = jnp.uint32(zlib.crc32(str(structure).encode()))
+    for number, leaf in enumerate(leaves):
+        bits = jnp.asarray(leaf)
+        if jnp.issubdtype(bits.dtype, jnp.floating):
+            bits = jax.lax.bitcast_convert_type(bits, jnp.uint32)
+        shape = bits.shape
+        places = jnp.arange(bits.size, dtype=jnp.uint32).reshape(shape)
+        mixed = _mix(bits.astype(jnp.uint32) ^ _mix(places + jnp.uint32(number << 24)))
+        if isinstance(example, Sentence) and shape:
+            is_inside = jnp.arange(shape[0], dtype=jnp.int32) < example.length
+            is_inside = is_inside.reshape(-1, *(1,) * (len(shape) - 1))
+            mixed = jnp.where(is_inside, mixed, 0)
+        total = total + mixed.sum(dtype=jnp.uint32)
+    return _mix(total)
+
+
+def _mix(bits: jax.Array) -> jax.Array:
+    """Spread 32 bits, one to one, so that each depends on all."""
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        bits = (bits ^ (bits >> jnp.uint32(shift))) * jnp.uint32(factor)
+    return bits ^ (bits >> jnp.uint32(16))

@@ -10,13 +10,14 @@ import sys
 import pytest
 
 import lowrank_jax
-from lowrank_jax import batch, models, online
+from lowrank_jax import batch, online
 
 ROOT = pathlib.Path(__file__).parents[1]
 SCRIPT = """
 import jax
 
-from lowrank_jax import loops
+import lowrank_jax
+from lowrank_jax import certify, loops
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.online import bol
 
@@ -26,7 +27,20 @@ def losses(sequences: Sequences) -> tuple[jax.Array, jax.Array]:
     key = jax.random.key(0)
     state, trace = loops.train(learner, sequences, key=key, num_passes=2)
     return trace.loss, state.conjugate
+
+
+def held(found: certify.RunCertificate) -> float:
+    lowrank_jax.Tagger(num_passes=3)
+    return found.regret
 """
+WRONG = {  # the words of the script, and what stands in their place
+    "certificate": ("found.regret", "found.not_a_field"),
+    "field": ("trace.loss", "trace.not_a_field"),
+    "name": ("lowrank_jax.Tagger", "lowrank_jax.Taggr"),
+    "setting": ("num_passes=3", 'num_passes="three"'),
+    "state": ("state.conjugate", "state.not_a_field"),
+    "variant": ('variant="block"', 'variant="blok"'),
+}
 
 
 def modules_of(*packages):
@@ -38,18 +52,14 @@ def modules_of(*packages):
 
 
 def test_mypy_sees_a_wrong_field_and_a_wrong_variant(tmp_path):
-    """The script is right; with either word changed it is not."""
-    for name, text in (
-        ("right", SCRIPT),
-        ("field", SCRIPT.replace("trace.loss", "trace.not_a_field")),
-        ("state", SCRIPT.replace("state.conjugate", "state.not_a_field")),
-        ("variant", SCRIPT.replace('variant="block"', 'variant="blok"')),
-    ):
-        assert name == "right" or text != SCRIPT
-        (tmp_path / f"{name}.py").write_text(text)
+    """The script is right; with any word of `WRONG` changed it is not."""
+    (tmp_path / "right.py").write_text(SCRIPT)
+    for name, (word, other) in WRONG.items():
+        assert SCRIPT.count(word) == 1
+        (tmp_path / f"{name}.py").write_text(SCRIPT.replace(word, other))
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent"]
-        + [f"{name}.py" for name in ("right", "field", "state", "variant")],
+        + [f"{name}.py" for name in ("right", *WRONG)],
         capture_output=True,
         text=True,
         check=False,
@@ -57,11 +67,14 @@ def test_mypy_sees_a_wrong_field_and_a_wrong_variant(tmp_path):
         env={"MYPYPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
     )
     lines = [line for line in done.stdout.splitlines() if ": error:" in line]
-    assert len(lines) == 3, done.stdout + done.stderr
-    field, state, variant = sorted(lines)
-    assert field.startswith("field.py") and '"not_a_field"' in field
-    assert state.startswith("state.py") and '"not_a_field"' in state
-    assert variant.startswith("variant.py") and "Literal['blok']" in variant
+    found = {line.partition(".py")[0]: "" for line in lines}
+    for line in lines:
+        found[line.partition(".py")[0]] += line
+    assert found.keys() == WRONG.keys(), done.stdout + done.stderr
+    for name in ("certificate", "field", "state"):
+        assert '"not_a_field"' in found[name]
+    assert '"Taggr"' in found["name"] and '"num_passes"' in found["setting"]
+    assert "Literal['blok']" in found["variant"]
 
 
 def learners():
@@ -78,7 +91,10 @@ def test_each_field_of_state_and_info_is_in_its_docstring(module):
 
 
 def test_dir_lists_the_public_names_alone():
-    seen = [*modules_of(online, batch, models), lowrank_jax.loops, lowrank_jax.types]
-    seen += [lowrank_jax.testing, lowrank_jax.export]
+    layers = "batch certify data decode features linalg models online store streams"
+    layers = [getattr(lowrank_jax, name) for name in f"{layers} theory".split()]
+    rest = "checks estimators export loops metrics plots sharding testing types verify"
+    seen = [lowrank_jax, *modules_of(*layers)]
+    seen += [getattr(lowrank_jax, name) for name in rest.split()]
     for module in (m for m in seen if hasattr(m, "__all__")):
         assert dir(module) == sorted(module.__all__), module.__name__

@@ -95,10 +95,8 @@ def _dense(noise_size: float, share_wrong: float) -> dict[str, Any]:
         margins = np.einsum("mn,tmn->t", pattern, delta)
         size = best_multiple(margins[is_mistake], 0.5, 1.0)
         along = regret.along_rounds(
-            trace.margin,
-            trace.is_mistake,
+            trace,
             step_size=1.0,
-            conjugate=trace.conjugate,
             comparator_losses=jnp.asarray(np.maximum(1 - size * margins, 0)),
             comparator_penalty=size**2 / 2,
             squared_norm=trace.squared_norm,

@@ -12,18 +12,22 @@ from typing import TYPE_CHECKING
 from lowrank_jax import lazy
 
 if TYPE_CHECKING:
-    from lowrank_jax.certify import comparator, mirror
-    from lowrank_jax.certify.runs import (
-        Certified,
-        RunCertificate,
-        along,
-        best_multiple,
-        regret,
-        run,
-    )
-    from lowrank_jax.certify.spectrum import Conjugate, Spectrum, conjugate
-    from lowrank_jax.certify.unseen import HeldOut, held_out, losses
-    from lowrank_jax.certify.wide import WideCertificate, wide_regret
+    from lowrank_jax.certify import comparator as comparator
+    from lowrank_jax.certify import mirror as mirror
+    from lowrank_jax.certify.runs import Certified as Certified
+    from lowrank_jax.certify.runs import RunCertificate as RunCertificate
+    from lowrank_jax.certify.runs import along as along
+    from lowrank_jax.certify.runs import best_multiple as best_multiple
+    from lowrank_jax.certify.runs import regret as regret
+    from lowrank_jax.certify.runs import run as run
+    from lowrank_jax.certify.spectrum import Conjugate as Conjugate
+    from lowrank_jax.certify.spectrum import Spectrum as Spectrum
+    from lowrank_jax.certify.spectrum import conjugate as conjugate
+    from lowrank_jax.certify.unseen import HeldOut as HeldOut
+    from lowrank_jax.certify.unseen import held_out as held_out
+    from lowrank_jax.certify.unseen import losses as losses
+    from lowrank_jax.certify.wide import WideCertificate as WideCertificate
+    from lowrank_jax.certify.wide import wide_regret as wide_regret
 
 _MODULES = {
     "runs": "Certified RunCertificate along best_multiple regret run",

@@ -3,7 +3,9 @@ r"""Does a trace belong to this state, these data and this order of rounds?
 A certificate is worth what it is computed from. The rounds of a run are re-derived from
 its predictions: the number of wrong labels of each round, and the dual
 :math:`\Theta_N - \Theta_0 = C\sum_t\Delta\Phi^t`, entry by entry. If the dual of the
-state is this sum, then DR-B4 holds for the certified rounds, whatever the map was.
+state is this sum, then DR-B4 holds for the certified rounds, whatever the map was. Each
+round also recorded a hash of its sentence. So data that differ in any sentence of the
+run are noticed, even where the learner made no mistake.
 """
 
 from typing import Any, NamedTuple
@@ -16,8 +18,19 @@ from lowrank_jax import streams
 from lowrank_jax.certify import spectrum
 from lowrank_jax.checks import InputError
 from lowrank_jax.online import mistakes
+from lowrank_jax.theory.bol.regret import has_step_size
+from lowrank_jax.types import Stream, fingerprint
 
-__all__ = ["Rounds", "check", "differences", "joined"]
+__all__ = [
+    "Rounds",
+    "check",
+    "check_examples",
+    "check_first_pass",
+    "differences",
+    "joined",
+    "wide",
+]
+__dir__ = __all__.copy
 
 
 class Rounds(NamedTuple):
@@ -35,6 +48,13 @@ def joined(trace: Any) -> Any:
     if hasattr(trace, "_fields"):
         return jax.tree.map(np.asarray, trace)
     return jax.tree.map(lambda *parts: np.concatenate(parts), *trace)
+
+
+def wide(trace: Any) -> Any:
+    """Return a trace on the host with its numbers in double precision."""
+    return jax.tree.map(
+        lambda part: part.astype(np.float64) if part.dtype.kind == "f" else part, trace
+    )
 
 
 def check(
@@ -80,6 +100,7 @@ def check(
     tolerance = 1e-8 if dtype == np.float64 else 1e-4
     _check_step_size(state, trace, step, tolerance)
     _check_labels(trace, corpus, order)
+    check_examples(trace, corpus, order)
     moved = np.flatnonzero(trace.is_mistake)
     counts = _counts(corpus, order[moved], trace.predicted[moved])
     labels = corpus.space.num_labels
@@ -100,21 +121,18 @@ def _is_index(order: np.ndarray, size: int) -> bool:
 
 def _check_step_size(state: Any, trace: Any, step: float, tolerance: float) -> None:
     """Check C: on a mistake, Delta_t + B_t = C (1 - <W, dPhi>), and F* of the end."""
-    parts = (trace.dual_increment, trace.bregman, trace.margin, trace.conjugate)
-    increment, bregman, margin, conjugate = (
-        part.astype(np.float64)[trace.is_mistake] for part in parts
-    )
-    expected = step * (1 - margin)
-    size = np.abs(increment) + np.abs(bregman) + expected
-    found = (increment + bregman).sum()
-    is_same = np.abs(increment + bregman - expected) <= tolerance * size
-    if not is_same.all() or abs(found - expected.sum()) > tolerance * expected.sum():
+    given = wide(trace)
+    with jax.enable_x64(True):
+        is_own = bool(has_step_size(given, step, tolerance=tolerance))
+    if not is_own:
+        moved = (given.dual_increment + given.bregman)[given.is_mistake].sum()
+        found = moved / (1 - given.margin)[given.is_mistake].sum()
         raise InputError(
             f"The state says step_size={step:g} where the rounds of the trace moved by "
-            f"{found / (1 - margin).sum():g}: give state and trace of one run."
+            f"{found:g}: give state and trace of one run."
         )
     ended = float(state.conjugate)
-    last = conjugate[-1] if len(conjugate) else ended
+    last = float(trace.conjugate[-1]) if len(trace.conjugate) else ended
     if abs(last - ended) > tolerance * max(abs(ended), abs(last)):
         raise InputError(
             f"The conjugate of the state is {ended:g} where the trace ends with "
@@ -148,6 +166,51 @@ def _check_labels(
             f"labels where sentence {int(order[first])} of these data has "
             f"{int(num_wrong[first])}: give the data and the key of the run."
         )
+
+
+_fingerprints = jax.jit(
+    lambda stream: jax.lax.map(
+        lambda index: fingerprint(stream.example(index)),
+        jnp.arange(stream.num_examples, dtype=jnp.int32),
+    )
+)
+
+
+def check_examples(trace: Any, stream: Stream, order: np.ndarray) -> None:
+    """Raise `InputError` unless each round of the trace met its example of a stream."""
+    is_other = _met(stream)[order] != _recorded(trace)
+    if is_other.any():
+        first = int(is_other.argmax())
+        raise InputError(
+            f"Round {first + 1} of the trace met another example than number "
+            f"{int(order[first])} of these data: give the data and the key of the run."
+        )
+
+
+def check_first_pass(trace: Any, stream: Stream) -> None:
+    """Raise `InputError` unless the first rounds met each example of a stream once."""
+    recorded, number = _recorded(trace), stream.num_examples
+    first, met = np.sort(recorded[:number]), np.sort(_met(stream))
+    if len(first) < number or (first != met).any():
+        raise InputError(
+            f"The first {number} rounds of the trace did not meet each of the {number} "
+            "examples of these data once: give the data of the run, and the trace from "
+            "its first round."
+        )
+
+
+def _met(stream: Stream) -> np.ndarray:
+    return np.asarray(_fingerprints(stream))
+
+
+def _recorded(trace: Any) -> np.ndarray:
+    """Return the hashes that the rounds recorded of their examples."""
+    if getattr(trace, "fingerprint", None) is None:
+        raise InputError(
+            "A certificate needs to know the examples of the run: build the learner "
+            "with record=('predicted',)."
+        )
+    return np.asarray(trace.fingerprint)
 
 
 def differences(

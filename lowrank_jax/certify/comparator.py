@@ -22,6 +22,7 @@ from lowrank_jax.streams.sentences import Stream
 from lowrank_jax.types import Sentence
 
 __all__ = ["check", "gap", "margin", "margins", "penalty"]
+__dir__ = __all__.copy
 
 
 class _Parts(NamedTuple):

@@ -7,6 +7,7 @@ The first bound is DR-B4, for any conjugate and any weights. The second needs th
 smoothness of the map, and weights that are its gradient.
 """
 
+import functools
 from typing import Any
 
 import jax
@@ -14,15 +15,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from lowrank_jax import streams
+from lowrank_jax.certify import audit
 from lowrank_jax.certify import comparator as of_sentences
 from lowrank_jax.checks import InputError
-from lowrank_jax.linalg.mirror import MirrorMap, frobenius
+from lowrank_jax.linalg.mirror import MirrorMap, blocks, frobenius
 from lowrank_jax.models import linear
 from lowrank_jax.online import mirror_descent
 from lowrank_jax.theory.bol.regret import AlongRounds, along_rounds
 from lowrank_jax.types import Stream
 
 __all__ = ["chain", "margins", "penalty"]
+__dir__ = __all__.copy
 
 
 def chain(
@@ -35,8 +38,9 @@ def chain(
 ) -> AlongRounds:
     """Return regret against U, certificate and bound from smoothness, up to each round.
 
-    The map is compared with the last state and the order with the trace, so that other
-    settings than the run had are an error. `theory.bol.regret.within_certificate`
+    The map is compared with the last state, the order and the examples with the trace,
+    and the biconjugate with the conjugate, so that other settings than the run had are
+    an error. `theory.bol.regret.within_certificate`
     and `certificate_within_tight` judge the result. Without a smoothness, `tight` is
     infinite. `paper` is a bound of BOL alone, and infinite here.
 
@@ -55,6 +59,7 @@ def chain(
             "record=('predicted',)."
         )
     given = margins(comparator, stream, order, trace)
+    _check_dual(state, trace, stream, order)
     dtype = state.conjugate.dtype
     start = _conjugate(map, jax.tree.map(jnp.zeros_like, state))
     ended = float(_conjugate(map, state))
@@ -66,14 +71,15 @@ def chain(
             f"`map` has F*(Theta) = {ended:g} after the last round, and the trace has "
             f"{last:g}: give the map, the state and the trace of one run."
         )
+    charge = penalty(map, comparator)
+    _check_penalty(map, comparator, state, share)
     has_bound = trace.curvature is not None
     found = along_rounds(
-        jnp.asarray(trace.margin),
-        jnp.asarray(trace.is_mistake),
+        trace,
         step_size=state.step_size,
         conjugate=jnp.asarray(trace.conjugate) - start,
         comparator_losses=jax.nn.relu(1 - given),
-        comparator_penalty=penalty(map, comparator) + start,
+        comparator_penalty=charge + start,
         squared_norm=jnp.asarray(trace.curvature) if has_bound else None,
         ratio=jnp.zeros_like(given) if has_bound else None,
     )
@@ -119,7 +125,39 @@ def margins(
             f"example {int(order[place])} of `stream` has {wrong[place]}: give the "
             "data and the order of the run."
         )
+    audit.check_examples(trace, stream, np.asarray(order))
     return found
+
+
+def _check_dual(
+    state: mirror_descent.State,
+    trace: mirror_descent.Info,
+    stream: Stream,
+    order: jax.Array,
+) -> None:
+    """Raise `InputError` unless the rounds add up to the dual: Theta = C sum dPhi."""
+    if isinstance(stream, streams.sentences.Stream):
+        audit.check(state, audit.joined(trace), stream, np.asarray(order))
+        return
+
+    def one(theta: jax.Array, given: tuple[jax.Array, jax.Array]) -> tuple[Any, None]:
+        index, predicted = given
+        features, label = stream.example(index)
+        delta = (features[label] - features[predicted]).astype(theta.dtype)
+        return theta + state.step_size * delta, None
+
+    rounds = jnp.asarray(order, jnp.int32), jnp.asarray(trace.predicted)
+    start = jnp.zeros_like(state.theta)
+    theta = np.asarray(jax.jit(lambda s, r: jax.lax.scan(one, s, r)[0])(start, rounds))
+    room = 1e-4 if theta.dtype == np.float32 else 1e-9
+    is_own = np.abs(theta - state.theta).max(initial=0) <= room * np.abs(theta).max(
+        initial=0
+    )
+    if int(state.num_rounds) != len(order) or not is_own:
+        raise InputError(
+            "The rounds of the trace do not add up to the dual of the state: give "
+            "state, trace, examples and order of one run."
+        )
 
 
 def penalty(map: MirrorMap, comparator: jax.Array | linear.Params) -> jax.Array:
@@ -132,15 +170,79 @@ def penalty(map: MirrorMap, comparator: jax.Array | linear.Params) -> jax.Array:
     if not isinstance(comparator, linear.Params):
         return map.biconjugate(jnp.asarray(comparator))
     assert comparator.first is not None
-    blocks = jax.vmap(map.biconjugate)(comparator.first[:-1]).sum()
-    return blocks + _half_squares(comparator)
+    first = jax.vmap(map.biconjugate)(comparator.first[:-1]).sum()
+    return first + _half_squares(comparator)
+
+
+_NUM_POINTS = 60  # of the ascent; each point is a proof, so more would only find more
+
+
+def _check_penalty(
+    map: MirrorMap,
+    comparator: jax.Array | linear.Params,
+    state: mirror_descent.State,
+    share: float,
+) -> None:
+    r"""Raise `InputError` if the biconjugate is too small to be one.
+
+    :math:`F^{**}(U) \ge \langle U, \Theta\rangle - F^*(\Theta)` for every
+    :math:`\Theta`. Gradient ascent on the right side seeks a point that breaks it, from
+    U, from the dual of the run and from their directions at the best length.
+    """
+    if isinstance(comparator, linear.Params):
+        assert comparator.first is not None
+        u, theta = comparator.first[:-1], state.theta[:-1]
+        of_blocks = blocks(map)
+    else:
+        u, theta, of_blocks = jnp.asarray(comparator), state.theta, map
+    u = u.astype(theta.dtype)
+    assert of_blocks.biconjugate is not None
+    charged = float(of_blocks.biconjugate(u))
+    found, size = jax.jit(functools.partial(_best_gap, of_blocks))(u, theta)
+    if float(found) - charged > max(share, 1e-7) * max(float(size), abs(charged)):
+        raise InputError(
+            f"`biconjugate` of U is {charged:g}, and there is a Theta with <U, Theta> "
+            f"- F*(Theta) = {float(found):g}: no biconjugate of `conjugate` is smaller."
+        )
+
+
+def _best_gap(
+    map: MirrorMap, u: jax.Array, theta: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Return the largest <U, Theta> - F*(Theta) that was met, and the size of both."""
+
+    def gap(at: jax.Array) -> jax.Array:
+        value = (u * at).sum() - map.conjugate(at)
+        return jnp.where(jnp.isfinite(value), value, -jnp.inf)
+
+    sizes = jnp.asarray(np.geomspace(1e-3, 1e3, 25), u.dtype)
+
+    def longest(at: jax.Array) -> jax.Array:
+        """Return the multiple of a direction with the largest gap."""
+        points = sizes.reshape(-1, *(1,) * at.ndim) * at[None]
+        return points[jax.vmap(gap)(points).argmax()]
+
+    steps = jnp.asarray(2.0 ** np.arange(-8, 3), u.dtype)
+
+    def climb(at: jax.Array, _: None) -> tuple[jax.Array, None]:
+        slope = jnp.nan_to_num(u - map.weights(at))
+        points = at[None] + steps.reshape(-1, *(1,) * at.ndim) * slope[None]
+        values = jax.vmap(gap)(points)
+        best = values.argmax()
+        return jnp.where(values[best] > gap(at), points[best], at), None
+
+    starts = jnp.stack([jnp.zeros_like(u), longest(u), longest(theta), theta])
+    ends = jax.vmap(lambda at: jax.lax.scan(climb, at, length=_NUM_POINTS)[0])(starts)
+    values = jax.vmap(gap)(ends)
+    best = values.argmax()
+    return values[best], jnp.abs(map.conjugate(ends[best]))
 
 
 def _conjugate(map: MirrorMap, state: mirror_descent.State) -> jax.Array:
     if not isinstance(state.params, linear.Params):
         return map.conjugate(state.theta)
-    blocks = jax.vmap(map.conjugate)(state.theta[:-1]).sum()
-    return blocks + _half_squares(state.params)
+    first = jax.vmap(map.conjugate)(state.theta[:-1]).sum()
+    return first + _half_squares(state.params)
 
 
 def _half_squares(params: Any) -> jax.Array:

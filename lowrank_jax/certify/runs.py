@@ -35,6 +35,7 @@ __all__ = [
     "run",
     "stream_of",
 ]
+__dir__ = __all__.copy
 
 Data = streams.sentences.Stream | Sequences
 
@@ -140,8 +141,7 @@ def regret(
     is_mistake, margin, losses = rounds.is_mistake, rounds.margin, given.losses
     with jax.enable_x64(True):
         certified = theory.regret_certificate(
-            jnp.asarray(margin),
-            jnp.asarray(is_mistake),
+            given.trace,
             step_size=step_size,
             conjugate=jnp.asarray(ended.value),
             comparator_losses=jnp.asarray(losses),
@@ -203,15 +203,14 @@ def along(
     """
     given = _compared(state, trace, data, comparator, key, order, hindsight)
     rounds, ended = given.rounds, given.ended
-    values = given.trace.conjugate.astype(np.float64)
+    values = given.trace.conjugate.copy()
     values[-1] = max(values[-1], ended.value)  # exact at the end
     space = stream_of(data).space
     is_bilinear = ended.variant != "sp"
     curvature = given.trace.curvature
     with jax.enable_x64(True):
         found = along_rounds(
-            jnp.asarray(rounds.margin),
-            jnp.asarray(rounds.is_mistake),
+            given.trace,
             step_size=rounds.step_size,
             conjugate=jnp.asarray(values),
             comparator_losses=jnp.asarray(given.losses),
@@ -226,7 +225,7 @@ def along(
 class _Compared(NamedTuple):
     """A run that was checked, and what U does in its rounds."""
 
-    trace: Any
+    trace: Any  # on the host, in double precision
     rounds: audit.Rounds
     ended: Conjugate
     margins: np.ndarray  # (num_rounds,)  <U, dPhi>
@@ -265,7 +264,7 @@ def _compared(
         size = best_multiple(margins[moved], penalty, rounds.step_size)
         margins, penalty = size * margins, size**2 * penalty
     losses = np.where(moved, np.maximum(1 - margins, 0), 0)
-    return _Compared(trace, rounds, ended, margins, losses, penalty)
+    return _Compared(audit.wide(trace), rounds, ended, margins, losses, penalty)
 
 
 def stream_of(data: Data) -> streams.sentences.Stream:

@@ -9,12 +9,13 @@ import numpy as np
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.models import bilinear
-from lowrank_jax.online import bol, entries, perceptron
+from lowrank_jax.online import bol, entries, mirror_descent, perceptron
 from lowrank_jax.online.bol import block as bol_block
 from lowrank_jax.online.bol import paper_global
 from lowrank_jax.online.bol.state import num_labels_of
 
 __all__ = ["Conjugate", "Dual", "Listed", "Spectrum", "conjugate", "dual", "squares"]
+__dir__ = __all__.copy
 
 
 class Spectrum(NamedTuple):
@@ -60,8 +61,10 @@ class Dual(NamedTuple):
 
 
 def dual(state: Any) -> Dual:
-    """Return the dual of a state of `online.bol` or `online.perceptron`."""
+    """Return the dual of a state of a learner of sentences that `certify` knows."""
     params: Any = getattr(state, "params", None)
+    if isinstance(state, mirror_descent.State):
+        return Dual(params.zero, state.theta, params.transitions)
     if isinstance(state, perceptron.State):
         return Dual(params.zero, params.first, params.transitions)
     if isinstance(state, bol.State):

@@ -17,14 +17,16 @@ import jax
 import numpy as np
 from jax import lax
 
-from lowrank_jax import checks, streams
+from lowrank_jax import streams
 from lowrank_jax.certify import audit, comparator
 from lowrank_jax.certify.runs import RunCertificate
+from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.decode import best_path
 from lowrank_jax.models import bilinear, linear
 
 __all__ = ["HeldOut", "held_out", "losses"]
+__dir__ = __all__.copy
 
 
 class HeldOut(NamedTuple):
@@ -37,21 +39,28 @@ class HeldOut(NamedTuple):
 
 
 def held_out(
-    trace: Any, num_examples: int, certificate: RunCertificate | None = None
+    trace: Any,
+    data: streams.sentences.Stream | Sequences,
+    certificate: RunCertificate | None = None,
 ) -> HeldOut:
     r"""Certify the held-out loss of the mean of W over the first pass (DR-B13).
 
     Args:
       trace: Trace of all rounds, or the traces of the passes, of a learner of
-        `online.bol` or `online.perceptron`.
-      num_examples: Number of training sentences.
+        `online.bol` or `online.perceptron`, with `predicted`.
+      data: Training sentences of the run. The first rounds of the trace must have met
+        each of them once.
       certificate: Certificate of the regret of the same run. If the run has one pass,
         it gives the bound :math:`\frac1N(\sum_t\ell_t(U) + F^{**}(U)/C + \dots)` on the
         loss, where :math:`\ell_t(U)` is against the learner's predictions.
     """
-    checks.whole(num_examples=num_examples)
-    margin = np.asarray(audit.joined(trace).margin, np.float64)
-    first = -margin[:num_examples]
+    corpus = streams.sentences.stream(data) if isinstance(data, Sequences) else data
+    trace = audit.joined(trace)
+    audit.check_first_pass(trace, corpus)
+    margin = np.asarray(trace.margin, np.float64)
+    first = -margin[: corpus.num_examples]
+    if certificate is not None:
+        _check_certificate(certificate, margin, trace.is_mistake)
     bound = None
     if certificate is not None and certificate.num_rounds == len(first) == len(margin):
         unused = certificate.certificate - certificate.linear_regret
@@ -59,6 +68,19 @@ def held_out(
     spread = float(first.std(ddof=1)) if len(first) > 1 else float("nan")
     error = spread / len(first) ** 0.5
     return HeldOut(len(first), float(first.mean()), error, bound)
+
+
+def _check_certificate(
+    certificate: RunCertificate, margin: np.ndarray, is_mistake: np.ndarray
+) -> None:
+    """Raise `InputError` unless a certificate is of the rounds of a trace."""
+    loss = float(np.where(is_mistake, np.maximum(1 - margin, 0), 0).sum())
+    if certificate.num_rounds != len(margin) or certificate.loss != loss:
+        raise InputError(
+            f"The certificate is of {certificate.num_rounds} rounds with a loss of "
+            f"{certificate.loss:g} where the trace has {len(margin)} with {loss:g}: "
+            "give the trace and the certificate of one run."
+        )
 
 
 def losses(params: Any, data: streams.sentences.Stream | Sequences) -> np.ndarray:

@@ -29,6 +29,7 @@ __all__ = [
     "encode_words",
     "hamming_accuracy",
 ]
+__dir__ = __all__.copy
 
 #: Id of the boundary, as a bi-symbol and as a letter.
 BOUNDARY = 0

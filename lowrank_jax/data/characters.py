@@ -13,6 +13,7 @@ __all__ = [
     "character_columns",
     "fold_width",
 ]
+__dir__ = __all__.copy
 
 #: Classes that `character_classes` returns, and their meaning.
 CHARACTER_CLASSES = {

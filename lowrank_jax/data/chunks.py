@@ -28,6 +28,7 @@ __all__ = [
     "scheme_of",
     "split_labels",
 ]
+__dir__ = __all__.copy
 
 #: The schemes and the tags of each.
 SCHEMES = {"iob1": "BI", "iob2": "BI", "iobes": "BIES"}

@@ -17,6 +17,7 @@ from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.data.files import code_points, is_space, read_text, source_name
 
 __all__ = ["read_conll", "write_conll"]
+__dir__ = __all__.copy
 
 _ASCII_SPACE = " \t\n\r\v\f"
 _TOKEN = re.compile(f"[^{_ASCII_SPACE}]+")

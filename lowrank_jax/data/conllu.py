@@ -22,6 +22,7 @@ __all__ = [
     "token_lines",
     "write_conllu",
 ]
+__dir__ = __all__.copy
 
 #: Columns that can be the label, and their places in a line.
 LABEL_COLUMNS = {"lemma": 2, "upos": 3, "xpos": 4, "feats": 5, "deprel": 7, "misc": 9}

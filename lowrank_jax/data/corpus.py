@@ -22,6 +22,7 @@ __all__ = [
     "split_fraction",
     "with_unknown",
 ]
+__dir__ = __all__.copy
 
 
 @dataclasses.dataclass(frozen=True)

@@ -34,6 +34,7 @@ __all__ = [
     "read_text",
     "source_name",
 ]
+__dir__ = __all__.copy
 
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
 _MOST_PIPED = 1 << 30  # bytes of what has no size; the limit of packed files raises it

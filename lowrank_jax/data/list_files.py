@@ -28,6 +28,7 @@ from lowrank_jax.data.lists import Lists
 from lowrank_jax.store.files import write_bytes
 
 __all__ = ["lists_from", "read_json_lists", "read_svmlight_lists", "write_json_lists"]
+__dir__ = __all__.copy
 
 _MOST = 2**30  # most features: a tensor of any order holds them in int32 cells
 _LARGEST = 1e38  # largest value: differences of values stay finite in float32

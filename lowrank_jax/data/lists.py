@@ -27,6 +27,7 @@ __all__ = [
     "run_starts",
     "take",
 ]
+__dir__ = __all__.copy
 
 _MOST_CELLS = 2**31 - 1  # cells are int32
 #: Number of lists that are sorted at a time. It bounds the memory.

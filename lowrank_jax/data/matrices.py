@@ -10,6 +10,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.store.arrays import read_npz
 
 __all__ = ["Matrices", "read_matrices"]
+__dir__ = __all__.copy
 
 _SPLITS = ("train", "test")
 _WORDS = (

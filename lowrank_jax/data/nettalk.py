@@ -26,6 +26,7 @@ from lowrank_jax.data.files import (
 )
 
 __all__ = ["read_nettalk"]
+__dir__ = __all__.copy
 
 _OUTPUTS = ("phoneme", "stress", "both")
 _LEAST_DASHES = 10  # a shorter run could be the phonemes of a word

@@ -28,6 +28,7 @@ __all__ = [
     "read_segmentation",
     "words_from_labels",
 ]
+__dir__ = __all__.copy
 
 _LABELS = np.array(["I", "B", "E", "S"])  # indexed by `_place_in_word`
 _NEWLINE, _SLASH = ord("\n"), ord("/")

@@ -16,6 +16,7 @@ __all__ = [
     "check_values",
     "check_weights",
 ]
+__dir__ = __all__.copy
 
 
 @dataclasses.dataclass(frozen=True)

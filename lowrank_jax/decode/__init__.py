@@ -9,44 +9,37 @@ from typing import TYPE_CHECKING
 from lowrank_jax import lazy
 
 if TYPE_CHECKING:
-    from lowrank_jax.decode.batch import (
-        entropy_batch,
-        k_best_paths_batch,
-        path_score_batch,
-        sample_path_batch,
-    )
-    from lowrank_jax.decode.cost import (
-        cost_table,
-        hamming_cost,
-        label_costs,
-        loss_augmented_path,
-        pair_counts,
-        path_cost,
-        path_score,
-    )
-    from lowrank_jax.decode.forward_backward import (
-        Marginals,
-        entropy,
-        log_partition,
-        marginals,
-        sample_path,
-    )
-    from lowrank_jax.decode.k_best import Paths, k_best_paths
-    from lowrank_jax.decode.lattice_paths import (
-        LatticePaths,
-        best_paths,
-        paths_to_words,
-        smooth_maximum,
-    )
-    from lowrank_jax.decode.scaled import (
-        BatchMarginals,
-        log_partition_batch,
-        marginals_batch,
-        safe_spread,
-    )
-    from lowrank_jax.decode.scores import Path, Scores, allow_labels
-    from lowrank_jax.decode.viterbi import best_path
-    from lowrank_jax.decode.viterbi_batch import best_path_batch
+    from lowrank_jax.decode.batch import entropy_batch as entropy_batch
+    from lowrank_jax.decode.batch import k_best_paths_batch as k_best_paths_batch
+    from lowrank_jax.decode.batch import path_score_batch as path_score_batch
+    from lowrank_jax.decode.batch import sample_path_batch as sample_path_batch
+    from lowrank_jax.decode.cost import cost_table as cost_table
+    from lowrank_jax.decode.cost import hamming_cost as hamming_cost
+    from lowrank_jax.decode.cost import label_costs as label_costs
+    from lowrank_jax.decode.cost import loss_augmented_path as loss_augmented_path
+    from lowrank_jax.decode.cost import pair_counts as pair_counts
+    from lowrank_jax.decode.cost import path_cost as path_cost
+    from lowrank_jax.decode.cost import path_score as path_score
+    from lowrank_jax.decode.forward_backward import Marginals as Marginals
+    from lowrank_jax.decode.forward_backward import entropy as entropy
+    from lowrank_jax.decode.forward_backward import log_partition as log_partition
+    from lowrank_jax.decode.forward_backward import marginals as marginals
+    from lowrank_jax.decode.forward_backward import sample_path as sample_path
+    from lowrank_jax.decode.k_best import Paths as Paths
+    from lowrank_jax.decode.k_best import k_best_paths as k_best_paths
+    from lowrank_jax.decode.lattice_paths import LatticePaths as LatticePaths
+    from lowrank_jax.decode.lattice_paths import best_paths as best_paths
+    from lowrank_jax.decode.lattice_paths import paths_to_words as paths_to_words
+    from lowrank_jax.decode.lattice_paths import smooth_maximum as smooth_maximum
+    from lowrank_jax.decode.scaled import BatchMarginals as BatchMarginals
+    from lowrank_jax.decode.scaled import log_partition_batch as log_partition_batch
+    from lowrank_jax.decode.scaled import marginals_batch as marginals_batch
+    from lowrank_jax.decode.scaled import safe_spread as safe_spread
+    from lowrank_jax.decode.scores import Path as Path
+    from lowrank_jax.decode.scores import Scores as Scores
+    from lowrank_jax.decode.scores import allow_labels as allow_labels
+    from lowrank_jax.decode.viterbi import best_path as best_path
+    from lowrank_jax.decode.viterbi_batch import best_path_batch as best_path_batch
 
 _MODULES = {
     "batch": "entropy_batch k_best_paths_batch path_score_batch sample_path_batch",

@@ -21,6 +21,7 @@ __all__ = [
     "path_score_batch",
     "sample_path_batch",
 ]
+__dir__ = __all__.copy
 
 
 def entropy_batch(scores: Scores, lengths: jax.Array | None = None) -> jax.Array:

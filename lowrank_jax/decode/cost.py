@@ -29,6 +29,7 @@ __all__ = [
     "path_cost",
     "path_score",
 ]
+__dir__ = __all__.copy
 
 
 def hamming_cost(

@@ -27,6 +27,7 @@ from lowrank_jax.decode.scores import (
 )
 
 __all__ = ["Marginals", "entropy", "log_partition", "marginals", "sample_path"]
+__dir__ = __all__.copy
 
 
 class Marginals(NamedTuple):

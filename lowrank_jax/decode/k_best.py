@@ -23,6 +23,7 @@ from lowrank_jax.decode.scores import (
 )
 
 __all__ = ["Paths", "k_best_paths"]
+__dir__ = __all__.copy
 
 
 class Paths(NamedTuple):

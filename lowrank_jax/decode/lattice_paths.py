@@ -22,6 +22,7 @@ from lowrank_jax import checks
 from lowrank_jax.streams.words import Lattice
 
 __all__ = ["LatticePaths", "best_paths", "paths_to_words", "smooth_maximum"]
+__dir__ = __all__.copy
 
 
 class LatticePaths(NamedTuple):

@@ -30,6 +30,7 @@ from lowrank_jax.decode.forward_backward import log_partition, marginals
 from lowrank_jax.decode.scores import Scores, as_batch, is_inside
 
 __all__ = ["BatchMarginals", "log_partition_batch", "marginals_batch", "safe_spread"]
+__dir__ = __all__.copy
 
 
 class BatchMarginals(NamedTuple):

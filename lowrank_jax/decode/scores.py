@@ -24,6 +24,7 @@ from jax import lax
 from lowrank_jax.checks import InputError
 
 __all__ = ["Path", "Scores", "allow_labels"]
+__dir__ = __all__.copy
 
 Length = int | np.integer | jax.Array | None
 

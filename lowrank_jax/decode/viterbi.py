@@ -23,6 +23,7 @@ from lowrank_jax.decode.scores import (
 )
 
 __all__ = ["best_path"]
+__dir__ = __all__.copy
 
 
 def best_path(

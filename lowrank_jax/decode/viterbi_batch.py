@@ -31,6 +31,7 @@ from lowrank_jax.decode.scores import Path, Scores, as_batch, forbid
 from lowrank_jax.linalg.forms import by_platform
 
 __all__ = ["best_path_batch"]
+__dir__ = __all__.copy
 
 _GROUP = 128  # sentences side by side: 4 KB aligned rows of a longer axis would collide
 _MOST_UNROLLED = 128  # labels; beyond that a reduction, as compilation would take long

@@ -4,10 +4,21 @@ All are used in scikit-learn's habit. The constructor takes settings and nothing
 `fit` returns the object itself, and the names of what was learned end in ``_``.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lowrank_jax import lazy
 from lowrank_jax.store.files import Path
+
+if TYPE_CHECKING:
+    from lowrank_jax.estimators.classifier import (
+        BilinearClassifier as BilinearClassifier,
+    )
+    from lowrank_jax.estimators.classifier import (
+        BilinearClassifierCV as BilinearClassifierCV,
+    )
+    from lowrank_jax.estimators.reranker import Reranker as Reranker
+    from lowrank_jax.estimators.speller import Speller as Speller
+    from lowrank_jax.estimators.tagger import Tagger as Tagger
 
 _NAMES = {
     "BilinearClassifier": "classifier:BilinearClassifier",

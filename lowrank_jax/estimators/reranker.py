@@ -26,6 +26,7 @@ from lowrank_jax.store.arrays import check_arrays
 from lowrank_jax.store.files import Path
 
 __all__ = ["Reranker", "choose", "tensor_shape"]
+__dir__ = __all__.copy
 
 _KIND = "reranker"
 _NAMES, _PLACE = "names", "place"

@@ -25,6 +25,7 @@ from lowrank_jax.store.files import Path
 from lowrank_jax.streams.words import Lattice
 
 __all__ = ["Speller"]
+__dir__ = __all__.copy
 
 _KIND = "word tagger"
 _ALPHABET = tuple(field.name for field in dataclasses.fields(Alphabet))

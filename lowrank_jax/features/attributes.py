@@ -38,6 +38,7 @@ from lowrank_jax.features.codes import Vocabulary
 from lowrank_jax.features.encoder import check_training, label_ids, label_names
 
 __all__ = ["AttributeEncoder", "check_kind"]
+__dir__ = __all__.copy
 
 _CHUNK = 50_000  # tokens whose entries are laid out at once; bounds the memory
 _ORDERS = {"template": "0", "zero": "0", "first": "1", "both": "01"}

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 __all__ = ["KeyTable", "Vocabulary", "Windows", "codes_of", "fit_keys"]
+__dir__ = __all__.copy
 
 _LARGEST_KEY = 2**63 - 1
 

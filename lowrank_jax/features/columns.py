@@ -22,6 +22,7 @@ import numpy as np
 from lowrank_jax.checks import InputError
 
 __all__ = ["FUNCTIONS", "digits", "function_of", "lower", "make", "shape"]
+__dir__ = __all__.copy
 
 _DIGIT = re.compile(r"\d")
 _AFFIX = re.compile(r"(prefix|suffix)([1-9][0-9]?)")

@@ -44,6 +44,7 @@ __all__ = [
     "open_windows",
     "tuples_of_codes",
 ]
+__dir__ = __all__.copy
 
 
 def group_columns(template: Template) -> dict[tuple[str, ...], list[int]]:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from lowrank_jax.data.corpus import Corpus
 
 __all__ = ["Encoder", "check_training", "label_ids"]
+__dir__ = __all__.copy
 
 _FORMAT = 1
 _ORDER_BITS = {"0": 1, "1": 2, "01": 3}

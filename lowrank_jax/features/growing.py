@@ -21,6 +21,7 @@ from lowrank_jax.features.compile import (
 from lowrank_jax.features.encoder import Encoder, check_training, label_names
 
 __all__ = ["grow", "with_labels"]
+__dir__ = __all__.copy
 
 _ORDER_BITS = {"0": 1, "1": 2, "01": 3}
 

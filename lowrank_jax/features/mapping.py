@@ -22,6 +22,7 @@ __all__ = [
     "sigma_ratio",
     "surrogate_mapping",
 ]
+__dir__ = __all__.copy
 
 
 def surrogate_mapping(surrogate: np.ndarray, sizes: tuple[int, ...]) -> np.ndarray:

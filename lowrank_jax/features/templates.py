@@ -43,6 +43,7 @@ __all__ = [
     "shipped_templates",
     "with_orders",
 ]
+__dir__ = __all__.copy
 
 #: Largest row of a macro: the room laid out on both sides of every sentence.
 FARTHEST = 100

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jax import lax
 
 __all__ = ["read"]
+__dir__ = __all__.copy
 
 
 def read(table: jax.Array, places: jax.Array) -> jax.Array:

@@ -22,6 +22,7 @@ from jax import lax
 from lowrank_jax.linalg.forms import by_platform
 
 __all__ = ["SumPlan", "plan_sums", "sum_rows"]
+__dir__ = __all__.copy
 
 WIDTHS = (1, 2, 4, 8, 16)  # 32 as the widest is no faster, 8 is slower
 WIDTHS_ABOVE = (4, 16)  # few pieces are left there: rather less to compile

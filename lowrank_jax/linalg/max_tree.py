@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 __all__ = ["MaxTree", "argmax", "build", "largest", "largest_without", "replace"]
+__dir__ = __all__.copy
 
 BRANCHING = 16  # one cache line of float32: a node's children are read together
 

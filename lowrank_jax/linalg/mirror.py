@@ -27,6 +27,7 @@ __all__ = [
     "support_spectrum",
     "top_of",
 ]
+__dir__ = __all__.copy
 
 Number = Callable[[jax.Array], jax.Array]
 

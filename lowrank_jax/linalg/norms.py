@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 __all__ = ["dot", "nonzero", "norm", "row_squares", "scaled_norm", "square"]
+__dir__ = __all__.copy
 
 
 def nonzero(values: jax.Array) -> jax.Array:

@@ -40,6 +40,7 @@ from lowrank_jax import checks
 from lowrank_jax.linalg.svt import singular_values, svt
 
 __all__ = ["Overlapped", "overlapped_prox", "unfold"]
+__dir__ = __all__.copy
 
 
 class Overlapped(NamedTuple):

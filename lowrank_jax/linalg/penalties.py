@@ -24,6 +24,7 @@ __all__ = [
     "nuclear_norm",
     "total_variation",
 ]
+__dir__ = __all__.copy
 
 Number = float | jax.Array
 

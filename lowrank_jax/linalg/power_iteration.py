@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jax import lax
 
 __all__ = ["Subspace", "exact_subspace", "leading_subspace", "orthonormalise"]
+__dir__ = __all__.copy
 
 _NUM_SQUARINGS = 12
 

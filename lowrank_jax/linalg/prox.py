@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 __all__ = ["elastic_net", "l2_norm", "soft_threshold", "squared_l2"]
+__dir__ = __all__.copy
 
 
 def soft_threshold(values: jax.Array, strength: float | jax.Array) -> jax.Array:

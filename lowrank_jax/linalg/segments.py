@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from lowrank_jax.linalg import spectra
 
 __all__ = ["curvature", "remainder_bound", "segment_ratio"]
+__dir__ = __all__.copy
 
 
 def curvature(squared_norm: jax.Array, ratio: jax.Array) -> jax.Array:

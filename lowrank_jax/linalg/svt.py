@@ -29,6 +29,7 @@ from lowrank_jax.linalg import spectra
 from lowrank_jax.linalg.forms import by_platform
 
 __all__ = ["Thresholded", "singular_values", "svt", "truncated_svt"]
+__dir__ = __all__.copy
 
 
 class Thresholded(NamedTuple):

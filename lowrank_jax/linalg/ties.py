@@ -31,6 +31,7 @@ from lowrank_jax.linalg import spectra
 from lowrank_jax.linalg.svt import svt
 
 __all__ = ["Tied", "average_ties", "tied_objective", "tied_prox"]
+__dir__ = __all__.copy
 
 
 class Tied(NamedTuple):

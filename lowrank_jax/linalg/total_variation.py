@@ -26,6 +26,7 @@ import jax.numpy as jnp
 from jax import lax
 
 __all__ = ["edge_prox", "total_variation"]
+__dir__ = __all__.copy
 
 
 def total_variation(values: jax.Array, strength: float | jax.Array) -> jax.Array:

@@ -27,7 +27,7 @@ from lowrank_jax.models import linear
 from lowrank_jax.online import mistakes
 from lowrank_jax.online.bol.block import first_of_its_kind
 from lowrank_jax.online.bol.dense import Choice
-from lowrank_jax.types import Learner, Sentence, check_dtype
+from lowrank_jax.types import Learner, Sentence, check_dtype, fingerprint
 
 __all__ = ["Info", "MirrorMap", "State", "final_params", "learner"]
 __dir__ = __all__.copy
@@ -69,6 +69,7 @@ class Info(NamedTuple):
       curvature: Bound on 2 B_t / C^2 from the smoothness of the map, or None.
       predicted: Predicted candidate, () int32; for sentences the labels, (window,), if
         recorded, else None.
+      fingerprint: Hash of the example (`types.fingerprint`), where `predicted` is.
     """
 
     loss: jax.Array
@@ -80,6 +81,7 @@ class Info(NamedTuple):
     bregman: jax.Array
     curvature: jax.Array | None
     predicted: jax.Array | None
+    fingerprint: jax.Array | None
 
 
 def learner(
@@ -141,7 +143,7 @@ def learner(
             step = mistakes.weighted(step, example)
             new, margin, growth, info = _sentence(map, state, example, step)
             if "predicted" not in record:
-                info = info._replace(predicted=None)
+                info = info._replace(predicted=None, fingerprint=None)
         else:
             new, margin, growth, info = _choice(map, state, example, step)
         conjugate = state.conjugate + growth
@@ -196,6 +198,7 @@ def _choice(map: MirrorMap, state: State, example: Choice, step: jax.Array) -> M
         bregman=zero,
         curvature=map.curvature(delta),
         predicted=predicted,
+        fingerprint=fingerprint(example),
     )
     return new, (state.params * delta).sum(), growth, info
 
@@ -311,5 +314,6 @@ def _sentence(
         bregman=zero,
         curvature=curvature,
         predicted=predicted,
+        fingerprint=fingerprint(example),
     )
     return new, tables.margin, tables.growth, info

@@ -21,7 +21,7 @@ from lowrank_jax import checks
 from lowrank_jax.decode import Scores
 from lowrank_jax.models import linear
 from lowrank_jax.online import mistakes
-from lowrank_jax.types import Learner, Sentence, check_dtype
+from lowrank_jax.types import Learner, Sentence, check_dtype, fingerprint
 
 __all__ = ["Info", "State", "average", "final_params", "learner"]
 __dir__ = __all__.copy
@@ -59,6 +59,7 @@ class Info(NamedTuple):
       conjugate: F*(Theta_t), ().
       bregman: B_t (DR-B4), ().
       predicted: Predicted labels, if recorded, (window,) int32.
+      fingerprint: Hash of the sentence, recorded with them, () uint32.
       squared_norm: ``||dPhi_t||^2``, if recorded, () int32.
       curvature: ``2 B_t / C^2 = ||dPhi_t||^2``, if recorded, ().
     """
@@ -71,6 +72,7 @@ class Info(NamedTuple):
     conjugate: jax.Array
     bregman: jax.Array
     predicted: jax.Array | None = None
+    fingerprint: jax.Array | None = None
     squared_norm: jax.Array | None = None
     curvature: jax.Array | None = None
 
@@ -138,6 +140,7 @@ def learner(
             conjugate=conjugate,
             bregman=moved.growth - step * moved.margin,  # DR-B4
             predicted=predicted if "predicted" in record else None,
+            fingerprint=fingerprint(example) if "predicted" in record else None,
             squared_norm=square if "squared_norm" in record else None,
             curvature=(
                 square.astype(dtype)

@@ -36,6 +36,7 @@ __all__ = [
     "unpack",
     "write_arrays",
 ]
+__dir__ = __all__.copy
 
 _PLACES, _VALUES, _SHAPE = ".places", ".values", ".shape"
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}

@@ -18,6 +18,7 @@ from lowrank_jax.store.arrays import read_arrays, write_arrays
 from lowrank_jax.store.files import Path
 
 __all__ = ["load", "read_metadata", "save"]
+__dir__ = __all__.copy
 
 _FORMAT = 1
 _METADATA = "metadata"

@@ -32,6 +32,7 @@ __all__ = [
     "replace_file",
     "write_bytes",
 ]
+__dir__ = __all__.copy
 
 #: Name of the checkpoint of an unfinished training in a model folder.
 CHECKPOINT = "checkpoint.npz"

@@ -36,6 +36,7 @@ __all__ = [
     "read",
     "write",
 ]
+__dir__ = __all__.copy
 
 #: Name of the certificate that a training may leave beside its model.
 CERTIFICATE = "certificate.json"

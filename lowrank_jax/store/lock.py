@@ -24,6 +24,7 @@ except ImportError:  # pragma: no cover  (Windows)
     fcntl = None  # type: ignore[assignment]
 
 __all__ = ["LOCK", "hold"]
+__dir__ = __all__.copy
 
 #: Name of the lock in a model folder.
 LOCK = ".lock"

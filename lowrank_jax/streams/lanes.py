@@ -19,6 +19,7 @@ from lowrank_jax.data.sequences import Sequences, Space, check_sequences
 from lowrank_jax.linalg.gather_sum import SumPlan, plan_sums
 
 __all__ = ["Lanes", "lanes"]
+__dir__ = __all__.copy
 
 
 @jax.tree_util.register_dataclass

@@ -19,6 +19,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.data.lists import LISTS_AT_ONCE, Lists, check_lists, run_starts
 
 __all__ = ["FEATURES", "ROWS", "WIDTH", "Candidates", "Stream", "stream"]
+__dir__ = __all__.copy
 
 WIDTH = 32  # entries in a row of the device form
 FEATURES = 256  # features of a list that are weighed at a time

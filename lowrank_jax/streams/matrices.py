@@ -9,6 +9,7 @@ import numpy as np
 from lowrank_jax.checks import InputError
 
 __all__ = ["SMALL", "Labelled", "label_matrices"]
+__dir__ = __all__.copy
 
 #: Matrices of so many bytes in all are kept a second time, transposed: both products of
 #: a sweep then run along the rows, which is what many fits side by side need.

@@ -9,6 +9,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Sequences
 
 __all__ = ["length_buckets", "pad_sequences", "pad_values"]
+__dir__ = __all__.copy
 
 _MOST_CANDIDATES = 512  # padded lengths that `length_buckets` weighs
 

@@ -10,6 +10,7 @@ from lowrank_jax.data.sequences import check_ids, check_values
 from lowrank_jax.types import Sentence
 
 __all__ = ["Stacked"]
+__dir__ = __all__.copy
 
 
 @jax.tree_util.register_dataclass

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 
 __all__ = ["Whole"]
+__dir__ = __all__.copy
 
 
 @jax.tree_util.register_dataclass

@@ -28,6 +28,7 @@ from lowrank_jax import checks
 from lowrank_jax.data.bisymbols import Alphabet, Words
 
 __all__ = ["Lattice", "batches", "lattice"]
+__dir__ = __all__.copy
 
 
 @jax.tree_util.register_dataclass

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from lowrank_jax.linalg.norms import nonzero, scaled_norm
 
 __all__ = ["Certificate", "at_most", "equal", "ratio"]
+__dir__ = __all__.copy
 
 
 class Certificate(NamedTuple):
@@ -24,6 +25,7 @@ class Certificate(NamedTuple):
     slack: jax.Array  # bound - observed; for an identity minus the distance
     assumptions_met: jax.Array  # bool
     holds: jax.Array  # bool: the slack is not negative beyond rounding, or silent
+    scale: jax.Array  # the rounding allowed is a share of this
 
 
 def at_most(
@@ -102,10 +104,10 @@ def _decide(
         scale = jnp.maximum(scale, jnp.where(jnp.isfinite(side), jnp.abs(side), 0))
     met = jnp.broadcast_to(jnp.asarray(assumptions_met, bool), slack.shape)
     within = slack >= -jnp.asarray(tolerance, slack.dtype) * scale
-    observed, bound = (
-        jnp.broadcast_to(side, slack.shape) for side in (observed, bound)
+    observed, bound, scale = (
+        jnp.broadcast_to(side, slack.shape) for side in (observed, bound, scale)
     )
-    return Certificate(observed, bound, slack, met, within | ~met)
+    return Certificate(observed, bound, slack, met, within | ~met, scale)
 
 
 def _alike(*values: jax.Array | float) -> list[jax.Array]:

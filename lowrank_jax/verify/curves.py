@@ -139,10 +139,8 @@ def regrets(seed: int = 0, *, num_rounds: int = 250) -> AlongRounds:
         penalties = sizes**2 / 2
         best = (losses.sum(1) + penalties).argmin()
         return along_rounds(
-            info.margin,
-            info.is_mistake,
+            info,
             step_size=1.0,
-            conjugate=info.conjugate,
             comparator_losses=losses[best],
             comparator_penalty=penalties[best],
             squared_norm=info.squared_norm,

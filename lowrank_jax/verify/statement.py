@@ -173,7 +173,7 @@ class Result(NamedTuple):
     trials: int  # in which the assumptions were met
     silent: int  # in which they were not
     failures: int
-    worst_slack: float  # least slack, as a share of the larger side
+    worst_slack: float  # least slack, as a share of the terms that the sides are from
     worst_ratio: float  # largest observed / bound: 1 is attained
     worst_case: str
     is_tight: bool
@@ -226,11 +226,9 @@ def run(statement: Statement, effort: Effort) -> Result:
 
 
 def _numbers(certificate: Certificate) -> Iterator[np.ndarray]:
-    """Yield slack over the larger side, observed over bound, met and held, flat."""
-    observed, bound, slack, is_met, has_held = map(np.ravel, certificate)
-    sides = np.stack([np.abs(observed), np.abs(bound)])
-    size = np.where(np.isfinite(sides), sides, 0).max(0)
-    shares = slack / np.where(size == 0, 1, size)
+    """Yield slack over scale, observed over bound, met and held, flat."""
+    observed, bound, slack, is_met, has_held, scale = map(np.ravel, certificate)
+    shares = slack / np.where(scale == 0, 1, scale)
     yield np.where(np.isnan(shares), -np.inf, shares)
     with np.errstate(invalid="ignore", over="ignore"):  # as `theory.ratio`
         quotients = observed / np.where(bound == 0, 1, bound)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lowrank_jax import certify, loops, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.online import bol, mira, perceptron
+from lowrank_jax.theory.bol import regret
 from tests.online.tasks import random_task
 
 ORDERS = ("01", "0", "1")
@@ -62,34 +63,28 @@ def test_a_wrong_variant_rank_step_size_key_or_data_set_is_refused(
     mine, other, seed, key
 ):
     """State of one run with the trace of another, with other data, another key."""
-    right = (other, seed, key) == (mine, 0, 0)
     trace, state = trained(*mine)[1], trained(*other)[0]
-    sequences = data(seed)
-    own = certificate(*trained(*mine), data(0), 0)
-    if right:
-        assert own.holds
+    if (other, seed, key) == (mine, 0, 0):
+        assert certificate(state, trace, data(0), 0).holds
         return
-    try:
-        found = certificate(state, trace, sequences, key)
-    except InputError:
-        return
-    # Not told apart: then it is the certificate of the run.
-    assert not found.holds or found == own
+    with pytest.raises(InputError):
+        certificate(state, trace, data(seed), key)
 
 
 @settings(max_examples=60, deadline=None)
 @given(kind=st.sampled_from(list(KINDS)), draw=st.data())
 def test_a_change_of_one_thing_is_refused(kind, draw):
-    """Step size of the state, one swap in the order, one label, one feature."""
+    """Step size of the state, one swap in the order, one number of the data anywhere.
+
+    A label, a feature, a sentence end or the space may differ where no round was wrong.
+    """
     state, trace = trained(kind, 0.3)
     sequences, n = data(0), data(0).num_sentences
     order = np.concatenate([loops.pass_order(jax.random.key(0), i, n) for i in (0, 1)])
-    what = draw.draw(st.sampled_from(["step", "order", "label", "feature", "cut"]))
+    what = draw.draw(st.sampled_from("step order cut label feature end space".split()))
     params = bol.bilinear.zeros(sequences.space, 1, jnp.float32)
     wrong = draw.draw(st.integers(0, 2 * n - 1).filter(lambda t: trace.is_mistake[t]))
     sentence = int(order[wrong])
-    inside = slice(*sequences.offsets[sentence : sentence + 2])
-    length = inside.stop - inside.start
     if what == "step":
         factor = draw.draw(st.floats(0.1, 10).filter(lambda x: abs(x - 1) > 1e-3))
         state = state._replace(step_size=state.step_size * np.float32(factor))
@@ -99,18 +94,30 @@ def test_a_change_of_one_thing_is_refused(kind, draw):
     elif what == "cut":
         trace = jax.tree.map(lambda part: part[:-1], trace)
         order = order[:-1]
+    elif what == "space":
+        space = sequences.space
+        space = dataclasses.replace(space, orders=("01", "01", "1"))
+        sequences = dataclasses.replace(sequences, space=space)
     else:
-        place = inside.start + draw.draw(st.integers(0, length - 1))
+        place = draw.draw(st.integers(0, sequences.num_tokens - 1))
         labels, ids = sequences.labels.copy(), sequences.feature_ids.copy()
+        offsets = sequences.offsets.copy()
         if what == "label":
             labels[place] = (labels[place] + 1) % 3
-        else:
-            guess = trace.predicted[wrong, :length]
-            place = inside.start + int((guess != labels[inside]).argmax())
-            ids[place, 1] = (ids[place, 1] + 1) % 12  # column "0": its own table
-        sequences = dataclasses.replace(sequences, labels=labels, feature_ids=ids)
+        elif what == "feature":
+            column = draw.draw(st.integers(0, 2))
+            ids[place, column] = (ids[place, column] + 1) % 12
+        else:  # one token to the next sentence; the longest stays in its window
+            sentence = draw.draw(st.integers(1, n - 1))
+            offsets[sentence] -= 1
+        sequences = dataclasses.replace(
+            sequences, labels=labels, feature_ids=ids, offsets=offsets
+        )
     with pytest.raises(InputError):
         certify.regret(state, trace, sequences, params, order=order)
+    if what not in ("step", "order", "cut"):
+        with pytest.raises(InputError, match="did not meet each of the"):
+            certify.held_out(trace, sequences)
 
 
 def test_states_that_cannot_be_certified_are_named():
@@ -129,3 +136,45 @@ def test_states_that_cannot_be_certified_are_named():
     wide = streams.sentences.stream(data(0), window=32)
     with pytest.raises(InputError, match="windows of the data have 32"):
         certify.regret(state, good, wide, params, key=jax.random.key(0))
+
+
+@settings(max_examples=60, deadline=None)
+@given(kind=st.sampled_from(list(KINDS)), factor=st.floats(0.1, 10))
+def test_the_statement_itself_knows_the_step_size_of_a_trace(kind, factor):
+    """`regret_certificate` and the curves of DR-B4 hold for the run's C alone."""
+    _, trace = trained(kind, 0.3)
+    zero = jnp.zeros(len(trace.margin), jnp.float32)
+    step = jnp.float32(0.3 * factor)
+    given = {"comparator_losses": zero + 9, "comparator_penalty": jnp.float32(9.0)}
+    whole, each = judged()(trace, step, given)
+    assert bool(whole.holds) == bool(each.holds.all()) == (abs(factor - 1) < 1e-4)
+
+
+@functools.lru_cache
+def judged():
+    def both(trace, step, given):
+        along = regret.along_rounds(trace, step_size=step, **given)
+        whole = regret.regret_certificate(trace, step_size=step, **given)
+        return whole, regret.within_certificate(along)
+
+    return jax.jit(both)
+
+
+def test_held_out_takes_trace_data_and_certificate_of_one_run():
+    """The number of sentences is counted, not believed (DR-B13)."""
+    learner = perceptron.learner(record=("predicted",))
+    one, two = (
+        certify.run(learner, data(0), key=jax.random.key(0), num_passes=n)
+        for n in (1, 2)
+    )
+    assert certify.held_out(one.trace, data(0), one.certificate).bound is not None
+    with pytest.raises(InputError, match="of one run"):
+        certify.held_out(two.trace, data(0), one.certificate)
+    half = jax.tree.map(lambda part: part[:3], one.trace)
+    with pytest.raises(InputError, match="The first 6 rounds of the trace did not"):
+        certify.held_out(half, data(0))
+    with pytest.raises(InputError, match="The first 6 rounds of the trace did not"):
+        certify.held_out(jax.tree.map(lambda part: part[3:], two.trace), data(0))
+    silent = one.trace._replace(fingerprint=None)
+    with pytest.raises(InputError, match="needs to know the examples"):
+        certify.held_out(silent, data(0))

@@ -338,7 +338,7 @@ def test_held_out_loss_is_certified_by_the_first_pass(module):
     learner = module.learner(record=("predicted",), dtype=jnp.float64, **settings)
     corpus, key = streams.sentences.stream(task()), jax.random.key(3)
     done = certify.run(learner, task(), key=key, num_passes=1)
-    found = certify.held_out(done.trace, 14, done.certificate)
+    found = certify.held_out(done.trace, task(), done.certificate)
     state, total, sentences = learner.init(key, corpus.example(0)), [], task()
     for index in loops.pass_order(key, 0, 14):
         weights = dense(state.params, sentences.space)
@@ -353,7 +353,7 @@ def test_held_out_loss_is_certified_by_the_first_pass(module):
     np.testing.assert_allclose(found.standard_error, error, rtol=1e-9)
     assert found.bound is not None and found.loss <= found.bound + 1e-9
     twice = certify.run(learner, task(), key=key, num_passes=2)
-    again = certify.held_out(twice.trace, 14, twice.certificate)
+    again = certify.held_out(twice.trace, task(), twice.certificate)
     assert again == found._replace(bound=None)
     loss = certify.losses(done.params, task())
     weights = dense(done.params, sentences.space)
@@ -374,6 +374,6 @@ def test_the_last_iterate_attains_the_bound_of_the_held_out_loss():
         start=0.5,
     )
     done = certify.run(learner, task(), key=jax.random.key(3), num_passes=1)
-    found = certify.held_out(done.trace, 14, done.certificate)
+    found = certify.held_out(done.trace, task(), done.certificate)
     assert found.loss <= found.bound * (1 + 1e-9)
     assert found.loss > 0.95 * found.bound

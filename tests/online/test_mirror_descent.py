@@ -37,9 +37,10 @@ def sentences():
     return streams.sentences.stream(sequences)
 
 
-def run(learner, stream, num_passes=2):
+def run(learner, stream, num_passes=2, state=None):
     order = jnp.tile(jnp.arange(stream.num_examples, dtype=jnp.int32), num_passes)
-    state = learner.init(jax.random.key(0), stream.example(0))
+    if state is None:
+        state = learner.init(jax.random.key(0), stream.example(0))
     state, trace = jax.jit(lambda s: loops.run(learner, s, stream, order))(state)
     return state, trace, order
 
@@ -120,6 +121,102 @@ def test_bol_maps_its_blocks_by_the_rank_k_map(rank, start):
     np.testing.assert_allclose(state.conjugate, total, rtol=1e-3)
 
 
+@pytest.mark.parametrize("start", [0.37, 1.3])
+def test_block_bol_is_the_general_path_along_a_whole_run(start):
+    """Both run freely: every prediction, number and weight (DR-B6, DR-B11).
+
+    They begin after one pass of BOL: at the start all labels have the same score, and
+    rounding would choose.
+    """
+    stream, map = sentences(), mirror.shifted(mirror.spectral(), start)
+    given = {"record": ("predicted",), **DOUBLE}
+    settings = {"start": start, "averaging": "none", "num_power_steps": 0}
+    fast = bol.learner(dual="dense", **settings, **given)
+    begun, _, _ = run(fast, stream, 1)
+    general = mirror_descent.learner(map=map, **given)
+    zero = begun.params.table[:, : begun.blocks.shape[1]]
+    first = jax.vmap(map.weights)(begun.blocks).at[-1].set(0)
+    same = general.init(jax.random.key(0), stream.example(0))._replace(
+        params=linear.Params(zero, first, begun.params.transitions),
+        theta=begun.blocks,
+        values=jax.vmap(map.conjugate)(begun.blocks).at[-1].set(0),
+        conjugate=begun.conjugate,
+        num_rounds=begun.num_rounds,
+    )
+    ours, trace, _ = run(general, stream, state=same)
+    ended, theirs, _ = run(fast, stream, state=begun)
+    assert int(trace.is_mistake.sum()) > 10
+    agree(trace, theirs, [*NUMBERS, "predicted", "fingerprint"])
+    rows = bilinear.split(ended.params.table[:-1], ours.theta.shape[1])
+    first = jnp.einsum("kjs,kjt->kst", rows.left, rows.right)
+    np.testing.assert_allclose(first, ours.params.first[:-1], atol=1e-8)
+    np.testing.assert_allclose(rows.zero, ours.params.zero[:-1], atol=1e-9)
+
+
+def diagonal(blocks):
+    return jax.scipy.linalg.block_diag(*blocks)
+
+
+WHOLE_RUNS = {  # settings, map, and whether the map takes all blocks as one matrix
+    "block": ({"num_power_steps": 0}, mirror.spectral(), False),
+    "rank 2": ({"rank": 2, "num_power_steps": 0}, mirror.rank_k(2), False),
+    "exact": ({"variant": "exact"}, mirror.spectral(), True),
+    "paper": ({"variant": "paper", "num_power_steps": 60}, mirror.spectral(), False),
+    "global": (
+        {"variant": "paper", "divisor": "global", "num_power_steps": 60},
+        mirror.spectral(),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", WHOLE_RUNS)
+def test_each_round_of_a_variant_is_a_round_of_the_general_path(kind):
+    """F*, Delta_t, B_t and, away from ties, W of every round (BOL-Eq8, DR-B6).
+
+    The weights of Eq. (9)-(12) are no function of Theta; their F* is.
+    """
+    settings, map, is_one = WHOLE_RUNS[kind]
+    stream = sentences()
+    learner = bol.learner(dual="dense", averaging="none", **settings, **DOUBLE)
+
+    def update(state, index):
+        state, info = learner.update(state, stream.example(index))
+        return state, (info, state.blocks[:-1], state.params)
+
+    order = jnp.tile(jnp.arange(stream.num_examples, dtype=jnp.int32), 2)
+    state = learner.init(jax.random.key(0), stream.example(0))
+    _, (info, theta, params) = jax.jit(lambda s: jax.lax.scan(update, s, order))(state)
+    labels = theta.shape[2]
+    whole = diagonal if is_one else lambda blocks: blocks
+    every = map if is_one else mirror.blocks(map)
+    general = jax.jit(
+        jax.vmap(lambda one: (every.conjugate(whole(one)), every.weights(whole(one))))
+    )
+    conjugate, weights = general(theta)
+    info, params = jax.device_get((info, params))
+    conjugate = np.asarray(conjugate)
+    rows = bilinear.split(params.table[:, :-1], labels)
+    flat = (rows.zero**2).sum((1, 2)) + (params.transitions**2).sum((1, 2))
+    room = 1e-5 if "paper" in settings.values() else 1e-9  # power steps near ties
+    conjugate = conjugate + flat / 2
+    np.testing.assert_allclose(info.conjugate, conjugate, rtol=room)
+    growth, step = np.diff(conjugate, prepend=0.0), DOUBLE["step_size"]
+    size = room * float(conjugate.max())
+    expected = step * info.is_mistake - growth  # BOL-N5
+    np.testing.assert_allclose(info.dual_increment, expected, atol=size)
+    np.testing.assert_allclose(info.bregman, growth - step * info.margin, atol=size)
+    if "paper" in settings.values():
+        return
+    factors = jnp.einsum("tkjs,tkju->tksu", rows.left, rows.right)
+    found = jax.vmap(whole)(params.scale[:, None, None, None] * factors)
+    rank = settings.get("rank", 1)
+    sigma = np.linalg.svd(jax.vmap(whole)(theta), compute_uv=False)
+    is_known = sigma[..., rank] < (1 - 1e-6) * sigma[..., rank - 1]
+    error = np.abs(found - weights).max(axis=(-1, -2))
+    assert (error[is_known] < 1e-8).all() and is_known.sum() >= 8
+
+
 def test_block_maps_are_those_of_the_theory():
     """Each block by itself (q = 2); the theory's family is a map too (q = 1.5)."""
     theta = jnp.asarray(np.random.default_rng(1).normal(size=(4, 3, 5)))
@@ -150,10 +247,38 @@ def test_chain_of_a_dense_run_holds_and_is_not_idle(map):
     assert regret.within_certificate(along).holds.all()
     assert regret.certificate_within_tight(along).holds.all()
     assert bool(jnp.isfinite(along.tight).all()) == (map.smoothness is not None)
-    # A penalty of nothing would not do: the certificate is about this U.
-    free = dataclasses.replace(map, biconjugate=lambda u: -20 * (u * u).sum())
-    along = certify.chain(free, state, trace, stream, order, u)
-    assert not regret.within_certificate(along).holds.all()
+    # A step size other than the run's gives curves of nothing, which do not hold.
+    other = regret.along_rounds(
+        trace, step_size=0.6, comparator_losses=0 * trace.loss, comparator_penalty=1.0
+    )
+    assert not regret.within_certificate(other).holds.any()
+
+
+@pytest.mark.parametrize(
+    ("map", "wrong"),
+    [
+        (p_norm(3.0), p_norm(2.5)),
+        (mirror.frobenius(), mirror.rank_k(6)),  # the same function: not an error
+        (mirror.rank_k(1), mirror.rank_k(2)),
+        (mirror.rank_k(2), mirror.frobenius()),
+        (mirror.shifted(mirror.rank_k(1), 0.5), mirror.rank_k(1)),
+    ],
+)
+def test_a_biconjugate_that_is_too_small_is_refused(map, wrong):
+    """Fenchel and Young: F**(U) >= <U, Theta> - F*(Theta), met by ascent in Theta."""
+    stream = matrices()
+    state, trace, order = run(mirror_descent.learner(map=map, **DOUBLE), stream)
+    u = jnp.asarray(np.random.default_rng(4).normal(size=(6, 5)))
+    mixed = dataclasses.replace(map, biconjugate=wrong.biconjugate)
+    if abs(mixed.biconjugate(u) - map.biconjugate(u)) < 1e-9:
+        assert certify.chain(mixed, state, trace, stream, order, u).regret.size
+        return
+    assert mixed.biconjugate(u) < map.biconjugate(u)
+    with pytest.raises(InputError, match="no biconjugate of `conjugate` is smaller"):
+        certify.chain(mixed, state, trace, stream, order, u)
+    close = dataclasses.replace(map, biconjugate=lambda u: 0.98 * map.biconjugate(u))
+    with pytest.raises(InputError, match="no biconjugate of `conjugate` is smaller"):
+        certify.chain(close, state, trace, stream, order, u)
 
 
 @pytest.mark.parametrize(
@@ -182,6 +307,16 @@ def test_chain_refuses_what_is_not_of_the_run():
         certify.chain(map, state, trace, stream, order[::-1], u)
     with pytest.raises(InputError, match="one example for each of the 120 rounds"):
         certify.chain(map, state, trace, stream, order[:-1], u)
+    other = streams.Stacked(
+        dense.Choice(
+            stream.examples.features.at[7, 0, 2, 2].add(1e-9), stream.examples.label
+        )
+    )
+    with pytest.raises(InputError, match="Round 8 of the trace met another example"):
+        certify.chain(map, state, trace, other, order, u)
+    half = jax.tree.map(lambda part: part[:60], trace)
+    with pytest.raises(InputError, match="do not add up to the dual"):
+        certify.chain(map, state, half, stream, order[:60], u)
     bare = dataclasses.replace(map, biconjugate=None)
     with pytest.raises(InputError, match="has no biconjugate"):
         certify.chain(bare, state, trace, stream, order, u)

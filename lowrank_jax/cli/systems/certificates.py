@@ -112,7 +112,7 @@ class Certifier:
                 key=jax.random.key(run.job.seed),
                 hindsight=self.arguments.certify == "hindsight",
             )
-            unseen = certify.held_out(outcome.traces, stream.num_examples, found)
+            unseen = certify.held_out(outcome.traces, stream, found)
         result = found._asdict() | {"held_out": unseen._asdict()}
         if found.spectrum is not None:
             result["spectrum"] = found.spectrum._asdict()

@@ -6,6 +6,7 @@ from lowrank_jax import checks
 from lowrank_jax.checks import InputError
 
 __all__ = ["MOST_TRIES", "check_share", "flip", "span", "unit"]
+__dir__ = __all__.copy
 
 MOST_TRIES = 1000  # draws per example that has the margin, on average
 

@@ -8,6 +8,7 @@ from lowrank_jax import checks
 from lowrank_jax.data.lists import Lists
 
 __all__ = ["RerankingTruth", "reranking_task"]
+__dir__ = __all__.copy
 
 
 class RerankingTruth(NamedTuple):

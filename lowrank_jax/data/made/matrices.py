@@ -10,6 +10,7 @@ from lowrank_jax.data.made import draws
 from lowrank_jax.data.matrices import Matrices
 
 __all__ = ["DenseTruth", "dense_task"]
+__dir__ = __all__.copy
 
 
 class DenseTruth(NamedTuple):

@@ -24,6 +24,7 @@ __all__ = [
     "bilinear_task",
     "segmentation_task",
 ]
+__dir__ = __all__.copy
 
 _FIRST_CHARACTER = 0x4E00  # the first of the CJK ideographs
 _WORD_LENGTHS = (0.2, 0.5, 0.2, 0.1)  # shares of words with 1, 2, 3, 4 characters

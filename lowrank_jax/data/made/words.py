@@ -15,6 +15,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.data.corpus import Corpus
 
 __all__ = ["SpellingTruth", "spelling_task"]
+__dir__ = __all__.copy
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 

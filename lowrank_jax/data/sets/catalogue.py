@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 __all__ = ["DATASETS", "DataFile", "Dataset"]
+__dir__ = __all__.copy
 
 
 class DataFile(NamedTuple):

@@ -28,6 +28,7 @@ from lowrank_jax.data.segmentation import (
 from lowrank_jax.data.sets.catalogue import DATASETS, DataFile, Dataset
 
 __all__ = ["Status", "count", "data_folders", "find", "check_files"]
+__dir__ = __all__.copy
 
 _SUFFIXES = ("", ".xz", ".gz")
 

@@ -28,3 +28,4 @@ __all__ = [
     "regularisation_path",
     "scaling_of",
 ]
+__dir__ = __all__.copy

@@ -3,3 +3,4 @@
 from lowrank_jax.estimators.tagger.estimator import Labelling, Tagger
 
 __all__ = ["Labelling", "Tagger"]
+__dir__ = __all__.copy

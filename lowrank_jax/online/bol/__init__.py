@@ -37,7 +37,7 @@ from lowrank_jax.online.bol import block as bol_block
 from lowrank_jax.online.bol import maps, paper, paper_global
 from lowrank_jax.online.bol.average import final_params
 from lowrank_jax.online.bol.state import Capacity, State, grow, theta, variant_of
-from lowrank_jax.types import Learner, Sentence, check_dtype
+from lowrank_jax.types import Learner, Sentence, check_dtype, fingerprint
 
 __all__ = [
     "Capacity",
@@ -72,6 +72,7 @@ class Info(NamedTuple):
       ratio: sigma_{r+1} / sigma_r, same scope, if recorded, ().
       residual: Largest move of a singular vector in the last step, ().
       predicted: Predicted labels, if recorded, (window,) int32.
+      fingerprint: Hash of the sentence, recorded with them, () uint32.
       squared_norm: ``||dPhi_t||^2``, if recorded, () int32.
       curvature: 2 B_t / C^2 at most (DR-B3), if recorded, ().
     """
@@ -87,6 +88,7 @@ class Info(NamedTuple):
     ratio: jax.Array | None
     residual: jax.Array
     predicted: jax.Array | None = None
+    fingerprint: jax.Array | None = None
     squared_norm: jax.Array | None = None
     curvature: jax.Array | None = None
 
@@ -273,6 +275,7 @@ def learner(
             ratio=seen.ratio,
             residual=seen.residual,
             predicted=predicted if "predicted" in record else None,
+            fingerprint=fingerprint(sentence) if "predicted" in record else None,
             squared_norm=(
                 mistakes.squared_norm(*by_feature) if "squared_norm" in record else None
             ),

@@ -25,6 +25,7 @@ __all__ = [
     "block_subgradient_certificate",
     "rescaling_certificate",
 ]
+__dir__ = __all__.copy
 
 
 def rescaling_certificate(
@@ -180,7 +181,9 @@ def block_gradient_certificate(theta: jax.Array) -> Certificate:
         slopes,
         block_map(theta),
         num_axes=3,
-        assumptions_met=((gaps > 0) | (largest == 0)).all(),
+        assumptions_met=(
+            (shares >= spectral.least_gap(theta.dtype)) | (largest == 0)
+        ).all(),
         scale=known.max(),
         tolerance=512 * float(jnp.finfo(theta.dtype).eps),
     )

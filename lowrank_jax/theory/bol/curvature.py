@@ -32,6 +32,7 @@ __all__ = [
     "hessian_spectrum",
     "singular_value_certificates",
 ]
+__dir__ = __all__.copy
 
 
 def hessian(theta: jax.Array, *, rank: int = 1) -> jax.Array:

@@ -29,6 +29,7 @@ __all__ = [
     "weak_duality",
     "weak_duality_at_best_step",
 ]
+__dir__ = __all__.copy
 
 
 def dual_increment(

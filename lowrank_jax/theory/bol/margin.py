@@ -29,6 +29,7 @@ __all__ = [
     "threshold",
     "tied_features",
 ]
+__dir__ = __all__.copy
 
 
 def margin(weights: jax.Array, deltas: jax.Array) -> jax.Array:

@@ -24,6 +24,7 @@ __all__ = [
     "start_certificate",
     "sweep_certificate",
 ]
+__dir__ = __all__.copy
 
 
 def start_certificate(

@@ -18,7 +18,7 @@ All regrets and bounds are sums over rounds, not means. Rounds without a mistake
 :math:`\Delta\Phi = 0` and count nothing (errata of BOL-N3).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,9 +29,11 @@ from lowrank_jax.theory.certificate import Certificate
 
 __all__ = [
     "AlongRounds",
+    "Rounds",
     "along_rounds",
     "certificate_within_tight",
     "curvature",
+    "has_step_size",
     "later_losses",
     "literal_regret",
     "paper_bound",
@@ -42,40 +44,86 @@ __all__ = [
     "tight_within_paper",
     "within_certificate",
 ]
+__dir__ = __all__.copy
+
+
+class Rounds(NamedTuple):
+    """What a bound needs of the rounds of a run, for a run of your own: (num_rounds,).
+
+    The learners' `Info`, stacked over rounds, has these fields and may stand in its
+    place.
+    """
+
+    margin: Any  # <W_{t-1}, dPhi_t>
+    is_mistake: Any  # booleans
+    dual_increment: Any  # Delta_t (BOL-N5)
+    conjugate: Any  # F*(Theta_t)
+    bregman: Any  # B_t (DR-B4)
+
+
+def has_step_size(
+    trace: Any, step_size: float | jax.Array, *, tolerance: float | None = None
+) -> jax.Array:
+    r"""Return whether the rounds of a trace moved by this step size, () bool.
+
+    On a mistake :math:`\Delta_t + B_t = C(1 - \langle W_{t-1}, \Delta\Phi^t\rangle)`,
+    whatever the map. The sums over rounds are compared too: small deviations add up.
+
+    Args:
+      trace: Trace of a run, with the fields of `Rounds`.
+      step_size: Step size :math:`C`.
+      tolerance: Rounding allowed, as a share of the terms; see `certificate.at_most`.
+    """
+    margin = jnp.asarray(trace.margin)
+    if tolerance is None:
+        tolerance = 1e-9 if margin.dtype == jnp.float64 else 1e-4
+    share = jnp.asarray(tolerance, margin.dtype)
+    increment, bregman = jnp.asarray(trace.dual_increment), jnp.asarray(trace.bregman)
+    expected = jnp.asarray(step_size, margin.dtype) * (1 - margin)
+    room = share * (jnp.abs(increment) + jnp.abs(bregman) + jnp.abs(expected))
+    error = jnp.where(trace.is_mistake, increment + bregman - expected, 0)
+    total = jnp.where(trace.is_mistake, jnp.abs(expected), 0).sum()
+    return (jnp.abs(error) <= room).all() & (jnp.abs(error.sum()) <= share * total)
 
 
 def regret_certificate(
-    margin: jax.Array,
-    is_mistake: jax.Array,
+    trace: Any,
     *,
     step_size: float | jax.Array,
-    conjugate: jax.Array,
     comparator_losses: jax.Array,
     comparator_penalty: jax.Array,
+    conjugate: jax.Array | None = None,
     tolerance: float | None = None,
 ) -> Certificate:
     r"""Compare the total regret with its certificate (DR-B4).
 
+    The trace is asked for its own step size. For any other the sides are NaN, and the
+    certificate does not hold.
+
     Args:
-      margin: Margins :math:`\langle W_{t-1}, \Delta\Phi^t\rangle`, (num_rounds,).
-      is_mistake: Mistakes, (num_rounds,) booleans.
-      step_size: Step size :math:`C`.
-      conjugate: Conjugate :math:`F^*(\Theta_N)`, or an upper bound of it.
+      trace: Trace of all rounds: `Info` of a learner of `online`, stacked.
+      step_size: Step size :math:`C` of the run.
       comparator_losses: Losses :math:`[1 - \langle U, \Delta\Phi^t\rangle]_+`,
         (num_rounds,).
       comparator_penalty: Penalty :math:`F^{**}(U)`.
+      conjugate: Conjugate :math:`F^*(\Theta_N)`, or an upper bound of it. None takes
+        the last of the trace, which a map by a few power steps makes too small.
       tolerance: Tolerance of `certificate.at_most`. Static.
 
     Returns:
       Certificate of the sums over rounds. For means, divide both sides by the number of
       rounds or of mistakes.
     """
+    margin, is_mistake = jnp.asarray(trace.margin), trace.is_mistake
+    ended = jnp.asarray(trace.conjugate)[-1] if conjugate is None else conjugate
     losses = jnp.where(is_mistake, jax.nn.relu(1 - margin), 0)
     others = jnp.where(is_mistake, comparator_losses, 0)
-    bregman = conjugate - step_size * jnp.where(is_mistake, margin, 0).sum()
+    bregman = ended - step_size * jnp.where(is_mistake, margin, 0).sum()
     bound = (comparator_penalty + bregman) / step_size
     scale = losses.sum() + others.sum()
     regret = losses.sum() - others.sum()
+    is_own = has_step_size(trace, step_size, tolerance=tolerance)
+    regret, bound = (jnp.where(is_own, side, jnp.nan) for side in (regret, bound))
     return certificate.at_most(regret, bound, scale=scale, tolerance=tolerance)
 
 
@@ -90,29 +138,30 @@ class AlongRounds(NamedTuple):
 
 
 def along_rounds(
-    margin: jax.Array,
-    is_mistake: jax.Array,
+    trace: Any,
     *,
     step_size: float | jax.Array,
-    conjugate: jax.Array,
     comparator_losses: jax.Array,
     comparator_penalty: float | jax.Array,
     comparator_energy: float | jax.Array | None = None,
+    conjugate: jax.Array | None = None,
     squared_norm: jax.Array | None = None,
     ratio: jax.Array | None = None,
     num_values: int | jax.Array = 1,
 ) -> AlongRounds:
     r"""Sum regret, certificate, tight bound and paper's bound up to each round.
 
+    For a step size other than the trace's own, all of them are NaN and nothing holds.
+
     Args:
-      margin: (num_rounds,) :math:`\langle W_{t-1}, \Delta\Phi^t\rangle`.
-      is_mistake: (num_rounds,).
-      step_size: :math:`C`.
-      conjugate: (num_rounds,) :math:`F^*(\Theta_t)`, exact or too large. One that is
-        too small (a few power steps) makes an estimate of the certificate.
+      trace: Trace of all rounds: `Info` of a learner of `online`, stacked.
+      step_size: :math:`C` of the run.
       comparator_losses: (num_rounds,) :math:`[1 - \langle U, \Delta\Phi^t\rangle]_+`.
       comparator_penalty: :math:`F^{**}(U)`; for BOL half the squared trace norm.
       comparator_energy: :math:`\frac12\|U\|_F^2`; None: as the penalty (rank 1).
+      conjugate: (num_rounds,) :math:`F^*(\Theta_t)`, exact or too large. None takes the
+        trace's. One that is too small (a few power steps) makes an estimate of the
+        certificate.
       squared_norm: (num_rounds,) :math:`\|\Delta\Phi^t\|_F^2`; None: the bounds that
         need it are infinite.
       ratio: (num_rounds,) Largest :math:`\sigma_2/\sigma_1` on the segment, see
@@ -120,30 +169,33 @@ def along_rounds(
         by 1 - ratio block by block. None: the bounds that need it are infinite.
       num_values: :math:`l = \min(m, n)`, for the paper's constant.
     """
-    margin = jnp.asarray(margin)
+    margin, is_mistake = jnp.asarray(trace.margin), trace.is_mistake
     dtype = margin.dtype
     step = jnp.asarray(step_size, dtype)
     penalty = jnp.asarray(comparator_penalty, dtype)
     energy = penalty
     if comparator_energy is not None:
         energy = jnp.asarray(comparator_energy, dtype)
+    values = trace.conjugate if conjugate is None else conjugate
 
     def total(values: jax.Array) -> jax.Array:
         return jnp.cumsum(jnp.where(is_mistake, values.astype(dtype), 0))
 
     losses, others = total(jax.nn.relu(1 - margin)), total(comparator_losses)
-    bregman = jnp.asarray(conjugate, dtype) - step * total(margin)  # DR-B4
+    bregman = jnp.asarray(values, dtype) - step * total(margin)  # DR-B4
     spread = jnp.full_like(margin, jnp.inf)
     if squared_norm is not None and ratio is not None:
         spread = total(curvature(squared_norm, ratio)) * step
     factor = 2 * jnp.asarray(num_values, dtype)
-    return AlongRounds(
+    found = AlongRounds(
         regret=losses - others,
         certificate=(penalty + bregman) / step,
         tight=penalty / step + spread / 2,  # DR-B3
         paper=energy / step + factor * spread,  # BOL-P4
         scale=losses + others,
     )
+    is_own = has_step_size(trace, step)
+    return jax.tree.map(lambda part: jnp.where(is_own, part, jnp.nan), found)
 
 
 def within_certificate(along: AlongRounds) -> Certificate:

@@ -17,6 +17,7 @@ __all__ = [
     "warm_start_error_certificate",
     "wedin_certificate",
 ]
+__dir__ = __all__.copy
 
 
 def power_iteration_certificate(

@@ -23,6 +23,7 @@ __all__ = [
     "schatten_certificate",
     "second_order_certificate",
 ]
+__dir__ = __all__.copy
 
 
 def second_order_certificate(

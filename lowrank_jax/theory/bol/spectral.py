@@ -16,7 +16,9 @@ from lowrank_jax.linalg.mirror import (
     support_norm_squared,
     support_spectrum,
 )
-from lowrank_jax.linalg.mirror import top_of as mirror_map
+from lowrank_jax.linalg.mirror import (
+    top_of as mirror_map,
+)
 from lowrank_jax.linalg.norms import nonzero, norm
 from lowrank_jax.theory.certificate import Certificate, at_most, equal
 
@@ -28,6 +30,7 @@ __all__ = [
     "eigen_conjugate",
     "gradient_certificate",
     "hull_certificate",
+    "least_gap",
     "map_scale_certificate",
     "mirror_map",
     "singular_values",
@@ -38,6 +41,7 @@ __all__ = [
     "support_norm_squared",
     "unit_loss_certificate",
 ]
+__dir__ = __all__.copy
 
 
 def conjugate_certificate(
@@ -79,7 +83,8 @@ def gradient_certificate(theta: jax.Array, *, rank: int = 1) -> Certificate:
 
     Against automatic differentiation of half the sum of the k largest eigenvalues of
     the smaller Gram matrix, which no singular vector enters. Speaks where
-    :math:`\sigma_k > \sigma_{k+1}`, and at :math:`\Theta = 0`, where
+    :math:`\sigma_k` is so far above :math:`\sigma_{k+1}` that rounding leaves the
+    vectors known (`least_gap`), and at :math:`\Theta = 0`, where
     :math:`0\le F_k^*(E)\le\frac12\|E\|_F^2` makes the gradient 0.
 
     Args:
@@ -96,10 +101,23 @@ def gradient_certificate(theta: jax.Array, *, rank: int = 1) -> Certificate:
         slope,
         weights,
         num_axes=2,
-        assumptions_met=(gap > 0) | is_zero,
+        assumptions_met=share >= least_gap(theta.dtype),
         scale=values[0] / nonzero(share),
-        tolerance=512 * float(jnp.finfo(theta.dtype).eps),
+        tolerance=_UNITS * float(jnp.finfo(theta.dtype).eps),
     )
+
+
+_UNITS = 512  # in the last place, over the relative gap: how well vectors are known
+
+
+def least_gap(dtype: jnp.dtype) -> float:
+    """Return the relative gap at which vectors are known as well as other numbers.
+
+    Below it the rounding of singular vectors would exceed the share that
+    `certificate.equal` allows, and a comparison of them would say little.
+    """
+    share = 1e-9 if dtype == jnp.float64 else 1e-4
+    return _UNITS * float(jnp.finfo(dtype).eps) / share
 
 
 def eigen_conjugate(theta: jax.Array, *, rank: int = 1) -> jax.Array:

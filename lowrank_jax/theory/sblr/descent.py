@@ -40,6 +40,7 @@ __all__ = [
     "subgradient_certificate",
     "tight_decrease_certificate",
 ]
+__dir__ = __all__.copy
 
 #: The largest eigenvalue of [[1, 1], [1, 2]]: (p + q)^2 + q^2 is at most so many times
 #: p^2 + q^2, and is just that where q / p is the golden ratio.

@@ -29,6 +29,7 @@ __all__ = [
     "balance_bound_certificate",
     "balance_certificate",
     "factored_certificate",
+    "gap_certificate",
     "global_minimum_certificate",
     "level_set_certificate",
     "loss_norm_certificate",
@@ -39,6 +40,7 @@ __all__ = [
     "steepness_certificate",
     "zero_certificate",
 ]
+__dir__ = __all__.copy
 
 Number = float | jax.Array
 
@@ -356,6 +358,37 @@ def global_minimum_certificate(
         _convex(weights, bias, labelled, strengths),
         assumptions_met=found.is_global & has_none,
         tolerance=tolerance,
+    )
+
+
+def gap_certificate(
+    params: Params,
+    labelled: Labelled,
+    strengths: Strengths,
+    weights: jax.Array,
+    bias: jax.Array,
+) -> Certificate:
+    r"""Compare the lower bound of one point with the objective of another (DR-S7).
+
+    .. math:: F(U, V, b) - \text{gap} \le \ell(W', b') + \sqrt{\mu_2\nu_2}\,\|W'\|_*
+
+    for every (U, V, b), stationary or not, with the gap of `limits.global_certificate`.
+    So F is at most the gap above its infimum. At a global minimum the two are equal.
+
+    Args:
+      params: Any factors.
+      labelled: The data.
+      strengths: Strengths without absolute values.
+      weights: (m, s, t) :math:`W'`.
+      bias: (m,) :math:`b'`.
+    """
+    mu1, mu2, nu1, nu2 = strengths
+    found = limits.global_certificate(params, labelled, mu2, nu2)
+    return at_most(
+        found.objective - found.gap,
+        _convex(weights, bias, labelled, strengths),
+        assumptions_met=(jnp.asarray(mu1) == 0) & (jnp.asarray(nu1) == 0),
+        scale=jnp.abs(found.objective),
     )
 
 

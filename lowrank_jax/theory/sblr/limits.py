@@ -32,6 +32,7 @@ __all__ = [
     "support_sweep",
     "sweep_jacobian_rate",
 ]
+__dir__ = __all__.copy
 
 Sweep = Callable[[jax.Array], jax.Array]
 

@@ -34,6 +34,7 @@ __all__ = [
     "share_certificate",
     "share_change",
 ]
+__dir__ = __all__.copy
 
 #: The most that one share can change with the scores: the length of its gradient,
 #: :math:`p\sqrt{(1 - p)^2 + \sum_{d \ne c} p_d^2}`, at two shares of one half.

@@ -30,6 +30,7 @@ __all__ = [
     "steady_rate_certificate",
     "superlinear_certificate",
 ]
+__dir__ = __all__.copy
 
 
 def length_certificate(

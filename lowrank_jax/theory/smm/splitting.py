@@ -30,6 +30,7 @@ __all__ = [
     "splitting_certificate",
     "tied_certificate",
 ]
+__dir__ = __all__.copy
 
 PENALTIES = ("nuclear", "frobenius", "squared_frobenius")
 

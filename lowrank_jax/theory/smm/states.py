@@ -26,6 +26,7 @@ __all__ = [
     "unfolding_certificate",
     "unfolding_ranks",
 ]
+__dir__ = __all__.copy
 
 _ROUNDING = 100  # units of rounding, times the size, below which a value counts as 0
 

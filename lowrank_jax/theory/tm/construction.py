@@ -22,6 +22,7 @@ __all__ = [
     "padding_certificate",
     "real_parameters",
 ]
+__dir__ = __all__.copy
 
 
 def merge_modes(params: Params, mode: int) -> Params:

@@ -31,6 +31,7 @@ __all__ = [
     "solution_certificate",
     "step_value",
 ]
+__dir__ = __all__.copy
 
 
 class Subproblem(NamedTuple):

@@ -300,9 +300,7 @@ def runs(made: Problems, *, variant: str, steps: np.ndarray | None = None) -> Ru
 class BlockRuns(NamedTuple):
     """Mirror descent with a map of each block by itself (DR-B6)."""
 
-    margin: np.ndarray  # (b, t)
-    is_mistake: np.ndarray  # (b, t)
-    conjugate: np.ndarray  # (b, t)
+    rounds: regret.Rounds  # (b, t)
     deltas: np.ndarray  # (b, t, k, s, s)
     params: np.ndarray  # (b, k, s, s)  the last W
 
@@ -315,7 +313,7 @@ def block_runs(deltas: np.ndarray, steps: np.ndarray) -> BlockRuns:
       steps: (b,) C.
     """
     theta = np.zeros_like(deltas[:, 0])
-    weights, trace = theta, []
+    weights, trace, before = theta, [], np.zeros(len(deltas))
     for t in range(deltas.shape[1]):
         margin = (weights * deltas[:, t]).sum((1, 2, 3))
         is_mistake = margin <= 0
@@ -324,6 +322,11 @@ def block_runs(deltas: np.ndarray, steps: np.ndarray) -> BlockRuns:
         u, sigma, vt = np.linalg.svd(theta)
         weights = sigma[..., :1, None] * u[..., :, :1] * vt[..., :1, :]
         conjugate = (sigma[..., 0] ** 2).sum(1) / 2
-        trace.append((margin * is_mistake, is_mistake, conjugate, delta))
-    stacked = [np.stack(part, 1) for part in zip(*trace, strict=True)]
-    return BlockRuns(stacked[0], stacked[1], stacked[2], stacked[3], weights)
+        margin = margin * is_mistake
+        increment = steps * is_mistake - (conjugate - before)  # BOL-N5
+        bregman = conjugate - before - steps * margin  # DR-B4
+        one = regret.Rounds(margin, is_mistake, increment, conjugate, bregman)
+        trace.append((one, delta))
+        before = conjugate
+    rounds, deltas = jax.tree.map(lambda *parts: np.stack(parts, 1), *trace)
+    return BlockRuns(rounds, deltas, weights)

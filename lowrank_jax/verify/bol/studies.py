@@ -191,7 +191,9 @@ def on_runs(
 class Compared(NamedTuple):
     """A run and five U, (b, ...); a check gets one run and one U at a time."""
 
-    trace: tuple[Array, ...]  # margin, is_mistake, conjugate, squared norm, ratio
+    trace: regret.Rounds
+    squared_norm: Array  # (b, t)
+    ratio: Array  # (b, t)  largest on the segment of each round
     step: Array  # (b,)
     num_values: Array  # (b,)
     losses: Array  # (b, 5, t)
@@ -202,27 +204,26 @@ class Compared(NamedTuple):
     @property
     def along(self) -> regret.AlongRounds:
         """Regret and its bounds after each round."""
-        slack_margin, is_mistake, conjugate, squared_norm, ratio = self.trace
         return regret.along_rounds(
-            slack_margin,
-            is_mistake,
+            self.trace,
             step_size=self.step,
-            conjugate=conjugate,
             comparator_losses=self.losses,
             comparator_penalty=self.penalty,
             comparator_energy=self.energy,
-            squared_norm=squared_norm,
-            ratio=ratio,
+            squared_norm=self.squared_norm,
+            ratio=self.ratio,
             num_values=self.num_values,
         )
 
 
 def _compare(made: Problems, found: Runs, us: Comparators, penalty: Array) -> Compared:
-    info = found.info
-    trace = info.margin, info.is_mistake, info.conjugate, info.squared_norm
     num_values = made.num_values.astype(float)
     given = us.losses, penalty, us.energy, us.is_rank_1
-    return Compared((*trace, found.ratio), made.steps, num_values, *given)
+    info = found.info
+    trace = regret.Rounds(*(getattr(info, name) for name in regret.Rounds._fields))
+    return Compared(
+        trace, info.squared_norm, found.ratio, made.steps, num_values, *given
+    )
 
 
 @functools.lru_cache(maxsize=8)
@@ -256,9 +257,10 @@ def block_runs(effort: Effort) -> Compared:
     losses = np.maximum(0, 1 - np.einsum("bukmn,btkmn->but", us, blocks.deltas))
     penalty = (trace_norm(us) ** 2).sum(2) / 2
     norms = (blocks.deltas**2).sum((2, 3, 4))
-    trace = blocks.margin, blocks.is_mistake, blocks.conjugate, norms
     return Compared(
-        (*trace, np.ones_like(norms)),  # no ratio is known: 1
+        blocks.rounds,
+        norms,
+        np.ones_like(norms),  # no ratio is known: 1
         np.ones(count),
         np.full(count, 2.0),
         losses,
@@ -283,7 +285,7 @@ def on_chains(
       maps: Names of the runs: "exact", "sp", "Eq. (9)-(12)".
       has_blocks: Take the runs with blocks too.
     """
-    over_u = Compared(None, None, None, 0, 0, 0, 0)  # type: ignore[arg-type]
+    over_u = Compared(None, None, None, None, None, 0, 0, 0, 0)  # type: ignore[arg-type]
     program = cheaply(jax.vmap(jax.vmap(one, in_axes=(over_u,))))
     for shape in _shapes(effort):
         made, every = study(effort, shape)[0], compared(effort, shape)

@@ -200,8 +200,19 @@ def _factored(certify: Certify, trial: Trial) -> Certificate:
     "stationary and sigma_1(grad_W) <= sqrt(mu_2 nu_2): a global minimum",
     landscape.global_minimum_certificate,
 )
-def _certified(certify: Certify, effort: Effort) -> Iterator[Found]:
-    """Compare the ends with what FISTA has found, and with points near by."""
+@proved(
+    "DR-S7: gap",
+    "at any (U, V, b): F - gap <= loss + sqrt(mu_2 nu_2) |W'|_* at any (W', b')",
+    landscape.gap_certificate,
+    is_moved=True,
+)
+def _certified(
+    certify: Certify, effort: Effort, *, is_moved: bool = False
+) -> Iterator[Found]:
+    """Compare the ends with what FISTA has found, and with points near by.
+
+    If `is_moved`, the ends are moved too, every other one.
+    """
 
     @cheaply
     @jax.vmap
@@ -220,6 +231,14 @@ def _certified(certify: Certify, effort: Effort) -> Iterator[Found]:
     weights += sizes[:, None, None, None] * rng.normal(size=weights.shape)
     bias += sizes[:, None] * rng.normal(size=bias.shape)
     given = runs.select((problems, runs.ends(effort).params), places[many])
+    if is_moved:
+        away = 10.0 ** rng.uniform(-5, 1, len(many)) * (np.arange(len(many)) % 2)
+        ends = [
+            part
+            + away.reshape(-1, *(1,) * (part.ndim - 1)) * rng.normal(size=part.shape)
+            for part in given[1]
+        ]
+        given = given[0], type(given[1])(*ends)
     yield Found(program(*given, weights, bias), "ridges, against FISTA's and others")
 
 

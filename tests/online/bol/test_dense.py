@@ -111,10 +111,8 @@ def test_certificate_holds_for_every_variant(variant, seed):
         penalty = (u**2).sum() / 2 if variant == "frobenius" else trace_norm**2 / 2
         losses = np.maximum(0, 1 - (u * deltas).sum(axis=(1, 2)))
         found = regret_certificate(
-            trace.margin,
-            trace.is_mistake,
+            trace,
             step_size=0.5,
-            conjugate=trace.conjugate[-1],
             comparator_losses=jnp.asarray(losses),
             comparator_penalty=jnp.asarray(penalty),
         )

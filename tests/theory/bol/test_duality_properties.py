@@ -103,12 +103,19 @@ def study(trace, unit, step, us, factor):
     )
     both = {"comparator_penalty": us["trace"], "comparator_loss": loss}
 
+    growth = step * is_mistake - trace["increment"]
+    rounds = regret.Rounds(
+        margin=trace["margin"],
+        is_mistake=is_mistake,
+        dual_increment=trace["increment"],
+        conjugate=trace["conjugate"],
+        bregman=growth - step * trace["margin"],
+    )
+
     def chain(losses, penalty, energy, is_rank_1):
         along = regret.along_rounds(
-            trace["margin"],
-            is_mistake,
+            rounds,
             step_size=step,
-            conjugate=trace["conjugate"],
             comparator_losses=losses,
             comparator_penalty=penalty,
             comparator_energy=energy,

@@ -36,6 +36,9 @@ def descend(pushes, step):
         thetas.append(theta)
         trace["conjugate"].append(np.linalg.norm(theta, 2) ** 2 / 2)
     trace = {name: np.array(values) for name, values in trace.items()}
+    growth = np.diff(trace["conjugate"], prepend=0.0)
+    trace["dual_increment"] = step * trace["is_mistake"] - growth
+    trace["bregman"] = growth - step * trace["margin"]
     trace["deltas"] = pushes * trace["is_mistake"][:, None, None]
     trace["weights"], trace["thetas"] = leading(theta), np.array(thetas)
     return trace
@@ -48,24 +51,20 @@ def ratios():
 
 @functools.lru_cache
 def bounds():
-    def all_of(trace, squared_norm, step, losses, penalty, energy, low):
+    def all_of(trace, ratio, squared_norm, step, losses, penalty, energy, low):
         along = regret.along_rounds(
-            trace["margin"],
-            trace["is_mistake"],
+            trace,
             step_size=step,
-            conjugate=trace["conjugate"],
             comparator_losses=losses,
             comparator_penalty=penalty,
             comparator_energy=energy,
             squared_norm=squared_norm,
-            ratio=trace["ratio"],
+            ratio=ratio,
             num_values=low,
         )
         whole = regret.regret_certificate(
-            trace["margin"],
-            trace["is_mistake"],
+            trace,
             step_size=step,
-            conjugate=trace["conjugate"][-1],
             comparator_losses=losses,
             comparator_penalty=penalty,
         )
@@ -84,11 +83,11 @@ def bounds():
 
 
 def compare(trace, u, step):
-    names = ("margin", "is_mistake", "conjugate", "ratio")
     losses = np.maximum(0, 1 - (u * trace["deltas"]).sum((1, 2)))
     sigma = np.linalg.svd(u, compute_uv=False)
     return bounds()(
-        {name: trace[name] for name in names},
+        regret.Rounds(*(trace[name] for name in regret.Rounds._fields)),
+        trace["ratio"],
         (trace["deltas"] ** 2).sum((1, 2)),
         step,
         losses,
@@ -155,14 +154,24 @@ def test_numbers_of_two_mistakes_by_hand():
     np.testing.assert_allclose(along.paper, 17 / 16 + 8 * tight)
 
 
+def two_rounds(margin):
+    """Rounds of C = 2: one mistake, by which F* grows to 3, and a right answer."""
+    dtype = margin.dtype
+    return regret.Rounds(
+        margin,
+        jnp.array([True, False]),
+        dual_increment=jnp.array([2.0 - 3.0, 0.0], dtype),
+        conjugate=jnp.array([3.0, 3.0], dtype),
+        bregman=jnp.array([3.0, 0.0], dtype) - 2 * margin,
+    )
+
+
 def test_bounds_that_need_more_than_the_trace_has_are_infinite():
     @jax.jit
     def without(margin):
         along = regret.along_rounds(
-            margin,
-            jnp.array([True, False]),
+            two_rounds(margin),
             step_size=2.0,
-            conjugate=jnp.array([3.0, 3.0]),
             comparator_losses=jnp.array([0.5, 0.0]),
             comparator_penalty=1.0,
         )
@@ -179,10 +188,8 @@ def test_single_precision_stays_single():
     @jax.jit
     def single(margin):
         return regret.along_rounds(
-            margin,
-            jnp.array([True, False]),
+            two_rounds(margin),
             step_size=2.0,
-            conjugate=jnp.array([3.0, 3.0]),
             comparator_losses=jnp.array([0.5, 0.0]),
             comparator_penalty=1.0,
             squared_norm=jnp.array([1.0, 0.0]),

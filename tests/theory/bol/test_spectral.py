@@ -212,3 +212,41 @@ def test_dtype_is_kept_with_x64_off():
         for found in jitted(single_statements)(theta):
             assert found.slack.dtype == np.float32
             assert bool(found.holds)
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_a_gradient_that_is_off_by_a_hundred_millionth_is_noticed(monkeypatch, rank):
+    """BOL-P2, DR-B5, DR-B6: wherever the certificate speaks, next to ties too."""
+    shape = (400, 4, 3)
+    rng = np.random.default_rng(0)
+    u, v = (np.linalg.qr(rng.normal(size=(400, n, n)))[0] for n in shape[1:])
+    gaps = 10.0 ** rng.uniform(-14, 0, 400)
+    values = np.stack([np.ones(400), np.ones(400), 0.3 * np.ones(400)], 1)
+    values[:, rank:] *= (1 - gaps)[:, None]
+    thetas = np.einsum("nij,nj,nkj->nik", u[:, :, :3], values, v)
+
+    def judge():
+        one = jax.vmap(functools.partial(spectral.gradient_certificate, rank=rank))
+        some = jax.vmap(block_spectral.block_gradient_certificate)
+        found = [jax.jit(one)(thetas)]
+        if rank == 1:
+            found.append(jax.jit(some)(thetas[:, None]))
+        return found
+
+    for found in judge():
+        assert (
+            found.holds.all()
+            and (found.slack >= -1e-9 * found.bound)[found.assumptions_met].all()
+        )
+        is_clear = gaps > 1e-3
+        assert found.assumptions_met[is_clear].all()
+        assert not found.assumptions_met[gaps < 1e-5].any()
+    for module, name in ((spectral, "mirror_map"), (block_spectral, "block_map")):
+        right = getattr(module, name)
+
+        def off(*args, right=right, **kwargs):
+            return (1 + 1e-8) * right(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, off)
+    for found in judge():
+        assert not found.holds[found.assumptions_met].any()

@@ -58,8 +58,10 @@ def test_recorded_differences_are_those_of_the_learner():
 def test_block_runs_are_mirror_descent_by_hand():
     """Two blocks 1x1: each is a perceptron of its own, the scores add up."""
     deltas = np.array([[3.0, 1.0], [-1.0, 1.0], [0.5, 0.5]]).reshape(1, 3, 2, 1, 1)
-    found = runs.block_runs(deltas, np.ones(1))
+    found = runs.block_runs(deltas, np.ones(1)).rounds
     # W = 0: mistake; <(3, 1), (-1, 1)> = -2: mistake; (2, 2) is right on the third.
     assert found.is_mistake.tolist() == [[True, True, False]]
     np.testing.assert_allclose(found.margin, [[0.0, -2.0, 0.0]], atol=1e-12)
     np.testing.assert_allclose(found.conjugate, [[5.0, 4.0, 4.0]])
+    np.testing.assert_allclose(found.dual_increment, [[1 - 5.0, 1 + 1.0, 0.0]])
+    np.testing.assert_allclose(found.bregman, [[5.0, -1 + 2.0, 0.0]])
