@@ -77,6 +77,20 @@ def test_going_on_from_a_pass_gives_the_same_bits(module):
     assert_same_bits(states[2:], resumed)
 
 
+def test_a_look_within_a_pass_counts_the_rounds_of_all_passes():
+    sequences, looks = random_task(("0",), num_sentences=7), []
+    done = loops.passes(
+        perceptron.learner(),
+        sequences,
+        key=jax.random.key(0),
+        num_passes=2,
+        every=3,
+        on_rounds=lambda number, state: looks.append((number, int(state.num_rounds))),
+    )
+    assert len(list(done)) == 2
+    assert looks == [(n, n) for n in (3, 6, 7, 10, 13, 14)]
+
+
 def test_each_pass_is_a_shuffle_of_its_own():
     key = jax.random.key(0)
     orders = [np.asarray(loops.pass_order(key, index, 50)) for index in range(3)]

@@ -18,7 +18,7 @@ from lowrank_jax import streams
 from lowrank_jax.certify import audit
 from lowrank_jax.certify import comparator as of_sentences
 from lowrank_jax.checks import InputError
-from lowrank_jax.linalg.mirror import MirrorMap, blocks, frobenius
+from lowrank_jax.linalg.mirror import MirrorMap, frobenius, support_spectrum
 from lowrank_jax.models import linear
 from lowrank_jax.online import mirror_descent
 from lowrank_jax.theory.bol.regret import AlongRounds, along_rounds
@@ -174,7 +174,7 @@ def penalty(map: MirrorMap, comparator: jax.Array | linear.Params) -> jax.Array:
     return first + _half_squares(comparator)
 
 
-_NUM_POINTS = 60  # of the ascent; each point is a proof, so more would only find more
+_NUM_BLOCKS = 64  # of sentences, whose penalty is tried: those of the largest U
 
 
 def _check_penalty(
@@ -186,56 +186,74 @@ def _check_penalty(
     r"""Raise `InputError` if the biconjugate is too small to be one.
 
     :math:`F^{**}(U) \ge \langle U, \Theta\rangle - F^*(\Theta)` for every
-    :math:`\Theta`. Gradient ascent on the right side seeks a point that breaks it, from
-    U, from the dual of the run and from their directions at the best length.
+    :math:`\Theta`, and any one that breaks it is a proof. `_best_gap` seeks one.
     """
     if isinstance(comparator, linear.Params):
         assert comparator.first is not None
-        u, theta = comparator.first[:-1], state.theta[:-1]
-        of_blocks = blocks(map)
+        sizes = np.square(np.asarray(comparator.first[:-1])).sum((1, 2))
+        places = np.argsort(-sizes)[:_NUM_BLOCKS].astype(np.int32)
+        u, theta = comparator.first[places], state.theta[places]
     else:
-        u, theta, of_blocks = jnp.asarray(comparator), state.theta, map
+        u, theta = jnp.asarray(comparator)[None], state.theta[None]
+    assert map.biconjugate is not None
     u = u.astype(theta.dtype)
-    assert of_blocks.biconjugate is not None
-    charged = float(of_blocks.biconjugate(u))
-    found, size = jax.jit(functools.partial(_best_gap, of_blocks))(u, theta)
-    if float(found) - charged > max(share, 1e-7) * max(float(size), abs(charged)):
+    charged = np.asarray(jax.vmap(map.biconjugate)(u))
+    search = jax.jit(jax.vmap(functools.partial(_best_gap, map)))
+    found, size = (np.asarray(part) for part in search(u, theta))
+    excess = found - charged - max(share, 1e-7) * np.maximum(size, np.abs(charged))
+    if (excess > 0).any():
+        worst = int(excess.argmax())
         raise InputError(
-            f"`biconjugate` of U is {charged:g}, and there is a Theta with <U, Theta> "
-            f"- F*(Theta) = {float(found):g}: no biconjugate of `conjugate` is smaller."
+            f"`biconjugate` of U is {charged[worst]:g}, and there is a Theta with "
+            f"<U, Theta> - F*(Theta) = {found[worst]:g}: no biconjugate of `conjugate` "
+            "is smaller."
         )
 
 
 def _best_gap(
     map: MirrorMap, u: jax.Array, theta: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Return the largest <U, Theta> - F*(Theta) that was met, and the size of both."""
+    """Return the largest <U, Theta> - F*(Theta) that was met, and the size of F*.
+
+    It begins with U, the dual of the run and, for matrices, U with the spectra that
+    attain the support norms; each at its best length. Subgradient ascent follows.
+    """
 
     def gap(at: jax.Array) -> jax.Array:
         value = (u * at).sum() - map.conjugate(at)
         return jnp.where(jnp.isfinite(value), value, -jnp.inf)
 
-    sizes = jnp.asarray(np.geomspace(1e-3, 1e3, 25), u.dtype)
+    starts = [u, theta]
+    if u.ndim == 2:
+        left, values, right = jnp.linalg.svd(u, full_matrices=False)
+        for rank in range(1, len(values) + 1):
+            spectrum = support_spectrum(values, rank)[0]
+            starts.append((left * spectrum[None]) @ right)
+    grid = jnp.asarray(np.geomspace(1e-3, 1e3, 25), u.dtype)
 
-    def longest(at: jax.Array) -> jax.Array:
-        """Return the multiple of a direction with the largest gap."""
+    def at_best_length(at: jax.Array) -> jax.Array:
+        twice = 2 * map.conjugate(at)
+        exact = (u * at).sum() / jnp.where(twice > 0, twice, 1)  # of degree 2
+        sizes = jnp.concatenate([jnp.zeros((1,), u.dtype), grid, exact[None]])
         points = sizes.reshape(-1, *(1,) * at.ndim) * at[None]
         return points[jax.vmap(gap)(points).argmax()]
 
-    steps = jnp.asarray(2.0 ** np.arange(-8, 3), u.dtype)
+    first = jax.vmap(at_best_length)(jnp.stack(starts))
+    first = first[jax.vmap(gap)(first).argmax()]
+    radius = jnp.sqrt((first * first).sum() + (u * u).sum())
 
-    def climb(at: jax.Array, _: None) -> tuple[jax.Array, None]:
+    def climb(
+        met: tuple[jax.Array, jax.Array], n: jax.Array
+    ) -> tuple[tuple[jax.Array, jax.Array], None]:
+        at, best = met
         slope = jnp.nan_to_num(u - map.weights(at))
-        points = at[None] + steps.reshape(-1, *(1,) * at.ndim) * slope[None]
-        values = jax.vmap(gap)(points)
-        best = values.argmax()
-        return jnp.where(values[best] > gap(at), points[best], at), None
+        length = jnp.sqrt((slope * slope).sum())
+        at = at + radius / (n + 2) * slope / jnp.where(length > 0, length, 1)
+        return (at, jnp.where(gap(at) > gap(best), at, best)), None
 
-    starts = jnp.stack([jnp.zeros_like(u), longest(u), longest(theta), theta])
-    ends = jax.vmap(lambda at: jax.lax.scan(climb, at, length=_NUM_POINTS)[0])(starts)
-    values = jax.vmap(gap)(ends)
-    best = values.argmax()
-    return values[best], jnp.abs(map.conjugate(ends[best]))
+    steps = jnp.arange(200, dtype=u.dtype)
+    best = jax.lax.scan(climb, (first, first), steps)[0][1]
+    return gap(best), jnp.abs(map.conjugate(best))
 
 
 def _conjugate(map: MirrorMap, state: mirror_descent.State) -> jax.Array:

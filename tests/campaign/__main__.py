@@ -9,17 +9,18 @@ import time
 
 import jax
 
-from tests.campaign import inputs, report, runs
+from tests.campaign import inputs, numbers, report, runs
 
 #: Parts and their shares of the time.
 PARTS = (
-    (inputs.fuzz_readers, 0.2),
-    (inputs.fuzz_models, 0.1),
-    (runs.crash_trainings, 0.2),
-    (runs.kill_trainings, 0.2),
+    (inputs.fuzz_readers, 0.1),
+    (inputs.fuzz_models, 0.05),
+    (runs.crash_saves, 0.1),
+    (runs.crash_trainings, 0.1),
+    (runs.kill_trainings, 0.3),
     (runs.starve, 0.05),
-    (runs.extremes, 0.1),
-    (runs.repeat, 0.15),
+    (numbers.extremes, 0.2),
+    (runs.repeat, 0.1),
 )
 
 

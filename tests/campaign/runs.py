@@ -14,15 +14,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-
-import numpy as np
+from collections.abc import Iterator
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli import main
-from lowrank_jax.data.corpus import corpus_of
-from lowrank_jax.estimators import BilinearClassifier, Reranker, Speller, Tagger, load
+from lowrank_jax.estimators import load
 from lowrank_jax.store.files import Folder
+from tests.campaign import children
 from tests.campaign.crashes import crash_points
 from tests.campaign.inputs import CONLL, JSON_LISTS, NETTALK, peak
 from tests.campaign.report import Part
@@ -94,35 +92,99 @@ def crash_trainings(place: pathlib.Path, seconds: float, seed: int) -> Part:
     return part.end()
 
 
-def kill_trainings(place: pathlib.Path, seconds: float, seed: int) -> Part:
-    """Send signals to training processes at random times, then resume them."""
-    part = Part("processes ended by SIGKILL, SIGTERM, SIGINT, resumed", seconds)
-    rng, model = random.Random(seed), place / "m"
-    times: dict[str, tuple[float, str]] = {}
-    for count in itertools.count():
-        learner = ("sp", "bol", "tm")[count % 3]
-        given = command(learner, place, model)
-        given[given.index("3", given.index("--model") - 2)] = "40"
+def crash_saves(place: pathlib.Path, seconds: float, seed: int) -> Part:
+    """Die at every file operation of the saves of every kind of model and checkpoint.
+
+    Another model of the same kind is saved over a model. What is left must load, and be
+    the one or the other.
+    """
+    part = Part("saves of models and checkpoints that die at a file operation", seconds)
+    rng, points = random.Random(seed), {}
+    old, model, new = (place / name for name in ("old", "m", "new"))
+
+    def prepare() -> None:
         shutil.rmtree(model, ignore_errors=True)
-        program = [sys.executable, "-m", "lowrank_jax", *given]
+        shutil.copytree(old, model)
+
+    for learner in rng.sample(LEARNERS, len(LEARNERS)):
+        for folder in (old, new):
+            shutil.rmtree(folder, ignore_errors=True)
+        given = command(learner, place, new)
+        if quiet(given)[0]:
+            raise AssertionError(f"{learner} does not train")
+        later = load(new)
+        shorter = command(learner, place, old)
+        shorter[shorter.index("3", shorter.index("--model") - 2)] = "1"
+        quiet(shorter)
+        known, before = {bits(old), bits(new)}, part.tried
+
+        def check(known: set[str] = known) -> str:
+            load(model)
+            return "" if bits(model) in known else "other bits"
+
+        every = crash_points(prepare, lambda later=later: later.save(model), check)
+        for number, operation, wrong in every:
+            part.trial(
+                wrong and f"{learner}, operation {number} ({operation}): {wrong}"
+            )
+        points[learner] = part.tried - before
         if part.is_over:
             break
-        if learner not in times:
+    part.note = ", ".join(f"{name} {count}" for name, count in points.items())
+    return part.end()
+
+
+def train(given: list[str]) -> int:
+    """Run a command in a child."""
+    return main(given)
+
+
+def kill_trainings(place: pathlib.Path, seconds: float, seed: int) -> Part:
+    """Send signals to training processes at random times, then resume them.
+
+    A trial counts if the process was alive when the signal came.
+    """
+    part = Part("processes ended by SIGKILL, SIGTERM, SIGINT, resumed", seconds)
+    late = [0, 0]
+
+    def work(index: int) -> None:
+        rng, own = random.Random(f"{seed} {index}"), place / f"{index}"
+        own.mkdir()
+        model, err = own / "m", own / "err"
+        times: dict[str, tuple[float, str]] = {}
+        for count in itertools.count(4 * index):
+            learner = LEARNERS[count % len(LEARNERS)]
+            given = command(learner, own, model)
+            given[given.index("3", given.index("--model") - 2)] = "12"
+            shutil.rmtree(model, ignore_errors=True)
+            if part.is_over:
+                return
             began = time.monotonic()
-            subprocess.run(program, capture_output=True, check=True)
-            times[learner] = time.monotonic() - began, bits(model)
-            continue
-        took, unbroken = times[learner]
-        process = subprocess.Popen(
-            program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        time.sleep(took * rng.uniform(0.3, 1.0))
-        number = rng.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGINT))
-        process.send_signal(number)
-        process.wait(60)
-        status, err = quiet([*given, "--resume"])
-        is_same = status == 0 and bits(model) == unbroken
-        part.trial(None if is_same else f"{learner}, signal {number}: {err[-200:]}")
+            child = children.start(train, given, err=err)
+            if learner not in times:
+                child.join()
+                if child.exitcode:
+                    raise AssertionError(f"{learner} does not train: {err.read_text()}")
+                times[learner] = time.monotonic() - began, bits(model)
+                continue
+            took, unbroken = times[learner]
+            time.sleep(took * rng.uniform(0.2, 0.95))
+            number = rng.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGINT))
+            is_alive = child.is_alive() and child.pid is not None
+            if is_alive:
+                os.kill(child.pid, number)
+            child.join(60)
+            if not is_alive or child.exitcode == 0:
+                late[index] += 1
+                continue
+            again = children.start(train, [*given, "--resume"], err=err)
+            again.join()
+            is_same = again.exitcode == 0 and bits(model) == unbroken
+            wrong = f"{learner}, signal {number}: {err.read_text()[-200:]}"
+            part.trial(None if is_same else wrong)
+
+    children.side_by_side(work)
+    part.note = f"{sum(late)} more had ended before the signal"
     return part.end()
 
 
@@ -209,81 +271,26 @@ def _small_files(given: list[str], model: pathlib.Path) -> str | None:
     return f"file-size limit: {done.returncode} {err[-200:]}"
 
 
-def extremes(place: pathlib.Path, seconds: float, seed: int) -> Part:
-    """Fit estimators with extreme data and settings: finite numbers or one sentence."""
-    part, rng = Part("numerical extremes through Python", seconds), random.Random(seed)
-    draw = np.random.default_rng(seed)
-    sizes = (0.0, 1e-45, 1e-30, 1e-8, 1.0, 1e8, 1e30, 1e38, 1e300, np.inf, np.nan, -1.0)
-    x, y = draw.normal(size=(12, 3, 4)), np.arange(12) % 2
-    x[:, 0, 0] += 3 * y
-    sentences = [["a", "b", "a"], ["b", "b"]]
-    labels = [["x", "y", "x"], ["y", "y"]]
-    settings = {"sp": "step_size", "bol": "step_size", "mira": "max_step_size"}
-    settings |= {"bcd": "max_step_size", "crf": "l2"}
-
-    def tagger() -> object:
-        learner = rng.choice(sorted(settings))
-        given = {settings[learner]: rng.choice(sizes)}
-        model = Tagger(learner, 2, **given).fit(sentences, labels)
-        return given, model.predict_marginals(corpus_of(sentences))
-
-    def classifier() -> object:
-        size, dtype = rng.choice(sizes), rng.choice((np.float32, np.float64))
-        with np.errstate(all="ignore"):
-            scaled = (x * size).astype(dtype)
-        scaled[0] *= rng.choice((1.0, 1.0, 1e6))
-        scale = rng.choice(("global", "row"))
-        given = {"rank": 1, "max_iterations": 10, "scale": scale}
-        given["mu1"] = rng.choice((0.01, rng.choice(sizes)))
-        model = BilinearClassifier(**given).fit(scaled, y)
-        return given, model.predict_proba(scaled)
-
-    def reranker() -> object:
-        from lowrank_jax import data
-
-        value = rng.choice(("1e38", "1e-45", "-1e38", "0", "1e30", "1"))
-        text = JSON_LISTS.replace(b'"f": 1', b'"f": ' + value.encode())
-        (place / "e.jsonl").write_bytes(text * 2)
-        lists, names = data.read_json_lists(place / "e.jsonl")
-        model = Reranker(rng.choice(("tm", "mira", "perceptron")), 2)
-        return value, model.fit(lists, names=names).decision_function(lists)
-
-    def speller() -> object:
-        given = {"order": 2, "tau": rng.choice(sizes)}
-        model = Speller("smm", 3, **given).fit(sentences, labels)
-        return given, np.concatenate([np.asarray(p).ravel() for p in model.params_])
-
-    makers: list[Callable[[], object]] = [tagger, classifier, classifier, reranker]
-    makers.append(speller)
-    while not part.is_over:
-        make = rng.choice(makers)
-        wrong = None
-        try:
-            given, numbers = make()  # type: ignore[misc]
-            if not np.isfinite(numbers).all():
-                wrong = f"{make.__name__} {given}: numbers that are not finite"
-        except InputError:
-            pass
-        except Exception as error:
-            wrong = f"{make.__name__}: {type(error).__name__}: {str(error)[:200]}"
-        part.trial(wrong)
-    return part.end()
-
-
 def repeat(place: pathlib.Path, seconds: float, seed: int) -> Part:
     """Compare the bits over threads, processes and hash seeds; watch the memory."""
     part, model = Part("the same bits again; memory", seconds), place / "m"
     differ = []
     for learner in random.Random(seed).sample(LEARNERS, len(LEARNERS)):
         found: dict[str, list[str]] = {}
-        for threads, hash_seed in (("1", "0"), ("2", "1")):
+        for threads in ("1", "2", "4"):
             if part.is_over:
                 break
             shutil.rmtree(model, ignore_errors=True)
             given = command(learner, place, model)
-            env = os.environ | {"PJRT_NPROC": threads, "PYTHONHASHSEED": hash_seed}
-            program = [sys.executable, "-m", "lowrank_jax", *given]
-            subprocess.run(program, env=env, check=True, capture_output=True)
+            if threads == "4":  # a process of its own: the seed of hashes is set there
+                env = os.environ | {"PJRT_NPROC": threads, "PYTHONHASHSEED": "1"}
+                program = [sys.executable, "-m", "lowrank_jax", *given]
+                subprocess.run(program, env=env, check=True, capture_output=True)
+            else:
+                env = {"PJRT_NPROC": threads}
+                child = children.start(train, given, err=place / "err", env=env)
+                child.join()
+                assert child.exitcode == 0, (place / "err").read_text()
             found.setdefault(bits(model), []).append(threads)
             part.trial()
         if len(found) > 1:

@@ -45,6 +45,33 @@ def test_residual_tells_that_it_has_not_converged():
     assert (few.residual > 1e-3).all()
 
 
+@pytest.mark.parametrize("num_steps", [1, 3])
+def test_residual_is_the_move_of_the_last_step(num_steps):
+    """The start has any length; what is reported is a distance of unit vectors."""
+    rng = np.random.default_rng(2)
+    blocks, start = rng.standard_normal((2, 4, 3)), 5 * rng.standard_normal((2, 1, 3))
+    found = linalg.leading_subspace(
+        jnp.asarray(blocks), jnp.asarray(start), num_steps=num_steps
+    )
+    for block, vector, residual in zip(
+        blocks, start[:, 0], found.residual, strict=True
+    ):
+        for _ in range(num_steps):
+            before = vector / np.linalg.norm(vector)
+            vector = block.T @ (block @ vector)
+            vector = vector / np.linalg.norm(vector)
+        np.testing.assert_allclose(residual, np.linalg.norm(vector - before))
+
+
+def test_nearly_dependent_vectors_become_orthogonal():
+    """One projection leaves rounding over the distance; the second removes it."""
+    rng = np.random.default_rng(3)
+    one, other = rng.standard_normal((2, 1, 6))
+    vectors = np.stack([one, one + 1e-5 * other], axis=1)
+    found = np.asarray(linalg.power_iteration.orthonormalise(jnp.asarray(vectors)))[0]
+    np.testing.assert_allclose(found @ found.T, np.eye(2), atol=1e-14)
+
+
 def test_zero_and_deficient_blocks_give_zero_vectors():
     blocks = np.zeros((2, 3, 4))
     blocks[1, 0, 1] = 2.0

@@ -111,14 +111,25 @@ def test_iterations_are_those_of_algorithm_1():
     tau = more["strength"] / 2  # half
     scale = 1 / words.num_words  # mean
     h, best, weighted, steps = np.zeros((n * n, n)), (np.inf, None), 0, 0
+    sums, bound, num_letters = np.zeros(3, object), -np.inf, words.lengths.sum()
     for t in range(1, 7):
-        total, counts, _ = loss_and_subgradient(h.reshape(n, n, n))
+        total, counts, num_wrong = loss_and_subgradient(h.reshape(n, n, n))
         objective = scale * total + tau * NORM["nuclear"](h)
         np.testing.assert_allclose(trace.objective[t - 1], objective, rtol=1e-8)
         if objective < best[0]:
             best = (objective, h)
         eta = more["step_size"] / np.sqrt(t)
         np.testing.assert_allclose(trace.step_size[t - 1], eta, rtol=1e-12)
+        np.testing.assert_allclose(trace.accuracy[t - 1], 1 - num_wrong / num_letters)
+        np.testing.assert_allclose(trace.loss[t - 1], scale * total, rtol=1e-8)
+        if t in (1, 2, 4):  # DR-M2: averages begin anew at powers of two
+            sums = np.zeros(3, object)
+        sums = sums + eta * np.array([counts, num_wrong, 1], object)
+        slope = np.linalg.norm(scale * sums[0].reshape(n * n, n) / sums[2], 2)
+        bound = max(bound, min(1, tau / slope) * scale * sums[1] / sums[2])
+        np.testing.assert_allclose(trace.lower_bound[t - 1], bound, rtol=1e-8)
+        gap = (best[0] - bound) / best[0]
+        np.testing.assert_allclose(trace.gap[t - 1], gap, rtol=1e-7)
         h = PROX["nuclear"](h - eta * scale * counts.reshape(n * n, n), eta * tau)
         weighted, steps = weighted + eta * h, steps + eta
     for iterate, wanted in (

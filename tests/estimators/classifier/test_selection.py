@@ -55,6 +55,16 @@ def alone(max_iterations, **fixed):
     return program
 
 
+def test_points_are_the_product_of_the_grid_from_strong_to_weak():
+    points = selection.grid_points({"mu1": (0.1, 3.0), "nu2": (0.0, 1.0)})
+    assert points.tolist() == [
+        [3.0, 0.0, 0.0, 1.0],
+        [3.0, 0.0, 0.0, 0.0],
+        [0.1, 0.0, 0.0, 1.0],
+        [0.1, 0.0, 0.0, 0.0],
+    ]
+
+
 def side_by_side(max_iterations, numbers, **fixed):
     """More fits than places, rounds shorter than fits; checked against `alone`."""
     labelled, y = task()

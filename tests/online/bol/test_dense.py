@@ -57,6 +57,50 @@ def test_exact_is_mirror_descent_with_the_truncated_svd(rank):
     np.testing.assert_allclose(dense.final_params(averaged), expected, atol=1e-8)
 
 
+@pytest.mark.parametrize("variant", ["exact", "power", "paper"])
+def test_every_number_of_a_round_equals_plain_numpy(variant):
+    x, y = noisy_task(20)
+    learner = dense.learner(variant=variant, step_size=0.5, num_inner_steps=2)
+    examples = jax.vmap(dense.binary)(jnp.asarray(x), jnp.asarray(y))
+
+    def update(state, example):
+        new, info = learner.update(state, example)
+        return new, (info, state.params, new)
+
+    first = jax.tree.map(lambda part: part[0], examples)
+    state = learner.init(jax.random.key(0), first)
+    scan = jax.jit(lambda s: jax.lax.scan(update, s, examples)[1])
+    trace, weights, after = jax.device_get(scan(state))
+    theta, conjugate = np.zeros(x.shape[1:]), 0.0
+    for t, (matrix, label) in enumerate(zip(x, y, strict=True)):
+        score = (weights[t] * matrix).sum()
+        is_mistake = (1.0 if score > 0 else -1.0) != label
+        delta = label * matrix * is_mistake
+        theta, before = theta + 0.5 * delta, conjugate
+        u, sigma, _ = np.linalg.svd(theta)
+        conjugate, alpha = sigma[0] ** 2 / 2, after.left[t, 0]
+        size, margin = np.linalg.norm(alpha), label * score * is_mistake
+        cosine = abs(alpha @ u[:, 0]) / size if size else 1.0
+        expected = {
+            "loss": max(0, 1 - margin) * is_mistake,
+            "is_mistake": is_mistake,
+            "num_wrong": int(is_mistake),
+            "margin": margin,
+            "squared_norm": (delta**2).sum(),
+            "dual_increment": 0.5 * is_mistake - conjugate + before,  # BOL-N5
+            "conjugate": conjugate,
+            "bregman": conjugate - before - 0.5 * margin,  # DR-B4
+            "sigma_1": sigma[0],
+            "ratio": sigma[1] / sigma[0] if sigma[0] else 0.0,
+            "residual": 1 - cosine,
+        }
+        assert expected.keys() == set(trace._fields)
+        for name, value in expected.items():
+            found = getattr(trace, name)[t]
+            np.testing.assert_allclose(found, value, atol=1e-9, err_msg=name)
+    assert variant == "exact" or trace.residual.max() > 1e-4
+
+
 def test_frobenius_is_the_perceptron():
     x, y = noisy_task()
     state, trace = run(x, y, variant="frobenius", averaging="dual")

@@ -103,7 +103,7 @@ def study(trace, unit, step, us, factor):
     )
     both = {"comparator_penalty": us["trace"], "comparator_loss": loss}
 
-    growth = step * is_mistake - trace["increment"]
+    growth = jnp.where(is_mistake, step, 0) - trace["increment"]
     rounds = regret.Rounds(
         margin=trace["margin"],
         is_mistake=is_mistake,
