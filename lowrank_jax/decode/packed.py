@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 
 __all__ = ["best_paths"]
+__dir__ = __all__.copy
 
 _UNROLLED = 64  # labels: more would take long to compile
 

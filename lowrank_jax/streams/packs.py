@@ -19,6 +19,7 @@ import numpy as np
 from lowrank_jax import checks
 
 __all__ = ["GROUP", "Layout", "Plan", "check_schedule", "layout", "plan", "sizes_of"]
+__dir__ = __all__.copy
 
 GROUP = 16  # sentences side by side; 8 or 32 cost the same within 10 %
 _BYTES = 64_000_000  # most memory for the scores of one group

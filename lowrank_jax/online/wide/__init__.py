@@ -34,6 +34,7 @@ import jax
 import jax.numpy as jnp
 
 __all__ = ["Info", "Wide", "info_like", "step_of"]
+__dir__ = __all__.copy
 
 
 class Info(NamedTuple):

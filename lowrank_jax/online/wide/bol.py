@@ -24,6 +24,7 @@ from lowrank_jax.online.wide import owners, share, touches
 from lowrank_jax.streams import packs, sentences
 
 __all__ = ["Buffers", "rounds"]
+__dir__ = __all__.copy
 
 _BLOCKS = 32  # mapped at a time
 _SENT = 512  # rows of a device in one exchange

@@ -15,6 +15,7 @@ from lowrank_jax.online.wide import share
 from lowrank_jax.streams import packs, sentences
 
 __all__ = ["perceptron_rounds"]
+__dir__ = __all__.copy
 
 
 def perceptron_rounds(

@@ -16,6 +16,7 @@ from lowrank_jax.online.bol.state import State
 from lowrank_jax.online.wide import touches
 
 __all__ = ["Owner", "gather", "spread"]
+__dir__ = __all__.copy
 
 _ROWS = 256  # looked at together
 

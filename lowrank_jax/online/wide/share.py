@@ -22,6 +22,7 @@ from lowrank_jax.online import wide as base
 from lowrank_jax.streams import packs, sentences
 
 __all__ = ["Buffers", "Found", "buffers_for", "find", "layout", "plan", "trace"]
+__dir__ = __all__.copy
 
 _TOKENS = 16  # scored at a time
 

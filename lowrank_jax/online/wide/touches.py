@@ -17,6 +17,7 @@ from lowrank_jax.online.wide.share import Found
 from lowrank_jax.streams import packs
 
 __all__ = ["Buffers", "Listed", "buffers_for", "give_rows", "listed_of", "num_new"]
+__dir__ = __all__.copy
 
 _POSITIONS = 32  # listed at a time
 _ROWS = 256  # given at a time

@@ -221,7 +221,7 @@ def test_a_gradient_that_is_off_by_a_hundred_millionth_is_noticed(monkeypatch, r
     rng = np.random.default_rng(0)
     u, v = (np.linalg.qr(rng.normal(size=(400, n, n)))[0] for n in shape[1:])
     gaps = 10.0 ** rng.uniform(-14, 0, 400)
-    values = np.stack([np.ones(400), np.ones(400), 0.3 * np.ones(400)], 1)
+    values = np.ones((400, 3))
     values[:, rank:] *= (1 - gaps)[:, None]
     thetas = np.einsum("nij,nj,nkj->nik", u[:, :, :3], values, v)
 
