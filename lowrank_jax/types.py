@@ -110,7 +110,7 @@ def fingerprint(example: Any) -> jax.Array:
         shape = bits.shape
         places = jnp.arange(bits.size, dtype=jnp.uint32).reshape(shape)
         mixed = _mix(bits.astype(jnp.uint32) ^ _mix(places + jnp.uint32(number << 24)))
-        if isinstance(example, Sentence) and shape:
+        if isinstance(example, Sentence) and jnp.ndim(leaf):
             is_inside = jnp.arange(shape[0], dtype=jnp.int32) < example.length
             is_inside = is_inside.reshape(-1, *(1,) * (len(shape) - 1))
             mixed = jnp.where(is_inside, mixed, 0)

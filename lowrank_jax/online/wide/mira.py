@@ -25,6 +25,7 @@ from lowrank_jax.online.wide import share
 from lowrank_jax.streams import packs, sentences
 
 __all__ = ["NUM_SWEEPS", "mira_rounds"]
+__dir__ = __all__.copy
 
 NUM_SWEEPS = 10
 TOLERANCE = 1e-5  # change of a tau, as a share of C, that ends the sweeps
