@@ -126,6 +126,7 @@ def learner(
         step = mistakes.weighted(jnp.asarray(step_size, dtype), example)
         moved = move(state, example, scores, differences, step)
         is_mistake = differences.num_positions > 0
+        gain = jnp.where(is_mistake, step * price, 0)
         conjugate = state.conjugate + moved.growth
         square = None
         if "squared_norm" in record or "curvature" in record:
@@ -135,8 +136,7 @@ def learner(
             is_mistake=is_mistake,
             num_wrong=differences.num_wrong,
             margin=moved.margin,
-            dual_increment=jnp.where(is_mistake, step * price, 0)
-            - moved.growth,  # BOL-N5
+            dual_increment=gain - moved.growth,  # BOL-N5
             conjugate=conjugate,
             bregman=moved.growth - step * moved.margin,  # DR-B4
             predicted=predicted if "predicted" in record else None,

@@ -258,10 +258,8 @@ def learner(
         by_feature = sentence, differences._replace(rows=None)
         is_mistake = differences.num_positions > 0
         state = _end(state, before)._replace(conjugate=state.conjugate + growth)
-        if (
-            before.scores is not None
-            and scores.unary.shape == before.scores.unary.shape
-        ):
+        kept = before.scores
+        if kept is not None and scores.unary.shape == kept.unary.shape:
             state = state._replace(scores=scores)
         info = Info(
             loss=jnp.where(is_mistake, jax.nn.relu(price - moved.margin), 0),
@@ -283,8 +281,7 @@ def learner(
         if "curvature" in record:
             from lowrank_jax.online.bol import curvature  # a recorded run alone
 
-            found = curvature.of_round(state, *by_feature, step)
-            info = info._replace(curvature=found)
+            info = info._replace(curvature=curvature.of_round(state, *by_feature, step))
         return state, info
 
     def wide() -> Any:
