@@ -23,6 +23,7 @@ from lowrank_jax.streams import packs
 from lowrank_jax.types import Learner, Stream
 
 __all__ = ["Done", "Runner", "passes"]
+__dir__ = __all__.copy
 
 _OWN = ("token", "back", "first", "lengths")  # parts of a plan with an axis of devices
 

@@ -14,6 +14,7 @@ from jax import lax
 from lowrank_jax import checks
 
 __all__ = ["by_platform", "forced"]
+__dir__ = __all__.copy
 
 Result = TypeVar("Result")
 _FORCED: ContextVar[str | None] = ContextVar("form", default=None)

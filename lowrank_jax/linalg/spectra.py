@@ -23,6 +23,7 @@ from jax import lax
 from lowrank_jax.linalg.forms import by_platform
 
 __all__ = ["singular_values", "svd"]
+__dir__ = __all__.copy
 
 _MOST_SWEEPS = 30  # ten are usual for a thousand columns
 

@@ -13,9 +13,8 @@ class DataFile(NamedTuple):
 
     Attributes:
       name: File name without ``.xz`` or ``.gz``.
-      format: ``"conll"``, ``"segmentation"``, ``"raw"`` (text not segmented),
-        ``"words"`` (one per line), ``"nettalk"``, ``"matrices"``, ``"arrays"`` (an npz
-        file with names of its own) or ``"text"``.
+      format: ``"conll"``, ``"segmentation"``, ``"raw"`` (not segmented), ``"words"``
+        (one per line), ``"nettalk"``, ``"matrices"``, ``"arrays"`` (npz) or ``"text"``.
       sha256: Checksum of the unpacked content.
       counts: Counts that the reader of the format finds in the file.
     """
