@@ -10,6 +10,7 @@ import numpy as np
 from lowrank_jax import checks
 from lowrank_jax.batch.sblr import bcpd
 from lowrank_jax.checks import InputError
+from lowrank_jax.estimators.classifier import lanes
 from lowrank_jax.estimators.classifier.fitting import descent_of, prepare
 from lowrank_jax.estimators.classifier.model import (
     check_matrices,
@@ -96,7 +97,8 @@ def choose(
         points[:, NAMES.index(name)] = value
     _, first = np.unique(points, axis=0, return_index=True)
     points = points[np.sort(first)]
-    given = descent_of({"solver": "minimise"} | LOOSE | options)
+    usual = {"solver": "minimise", "start": "label"}  # as in `fit`
+    given = descent_of(usual | LOOSE | options)
     for name in ("left_penalty", "right_penalty"):
         if getattr(given, name) is not None:
             raise InputError(f"`{name}` replaces what is chosen: leave it out.")
@@ -113,8 +115,10 @@ def choose(
             each = [scaling_of(x[w > 0], scale, w[w > 0]).size for w in weights]
             sizes = np.ravel(each) / data.scaling.size.item()
         fits = _Fits(data.labelled, weights, sizes, given, max_iterations, say)
-        found = [fits.all(rank, points) for rank in ranks]
-    scores, sweeps = (np.concatenate(part) for part in zip(*found, strict=True))
+        found = [fits.all(part, points) for part in _groups(ranks)]
+    scores = np.concatenate([part.scores for part in found])
+    sweeps = np.concatenate([part.sweeps for part in found])
+    whole = [one for part in found for one in part.whole]
     rows = [
         {"rank": rank}
         | dict(zip(NAMES, map(float, point), strict=True))
@@ -128,17 +132,32 @@ def choose(
             "'roc_auc'."
         )
     order = 1 if scoring == "accuracy" else -1
-    best = max(rows, key=lambda row: merit(row)[::order])
+    place = max(range(len(rows)), key=lambda i: merit(rows[i])[::order])
+    best = rows[place]
     settings = {name: best[name] for name in NAMES}
-    return Selection(best["rank"], settings, best["accuracy"], best["auc"], rows, [])
+    return Selection(
+        best["rank"],
+        settings,
+        best["accuracy"],
+        best["auc"],
+        rows,
+        [],
+        whole[place]() if whole else None,
+    )
+
+
+def _groups(ranks: Sequence[int]) -> list[list[int]]:
+    """Divide ranks in order so that none is below half the largest of its group."""
+    found: list[list[int]] = []
+    for rank in sorted(ranks, reverse=True):
+        if not found or 2 * rank < found[0][-1]:
+            found.insert(0, [])
+        found[0].insert(0, rank)
+    return found
 
 
 class _Fits(NamedTuple):
-    """All fits of a rank, one after the other, by one compiled program.
-
-    A fold is a vector of weights on the same matrices, so all fits have one shape.
-    Side by side, all fits would wait for the longest block of ``solver="minimise"``.
-    """
+    """All fits of some ranks. A fold is a vector of weights on the same matrices."""
 
     labelled: Labelled
     weights: np.ndarray
@@ -147,21 +166,38 @@ class _Fits(NamedTuple):
     most: int
     say: Callable[[str], None] | None
 
-    def all(self, rank: int, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return held-out scores (num_points, n, m) and sweeps (num_points, folds).
+    def all(self, ranks: Sequence[int], points: np.ndarray) -> lanes.Fitted:
+        """Return the fits of every rank and point, in this order.
 
         Dividing the matrices of a fold by c is the same as l1 strengths times c^(1/2)
         and squared strengths times c.
         """
-        fixed, numbers = self.given._replace(rank=rank).split()
+        factors = self.sizes[:, None] ** np.array([0.5, 1, 0.5, 1])
+        strengths = np.tile(points[:, None] * factors, (len(ranks), 1, 1))
+        each = np.repeat(ranks, len(points)).tolist()
+        if lanes.fits_side_by_side(self.given, self.labelled.x.shape[1:], max(ranks)):
+            own = np.asarray(self.labelled.weights, np.float64)
+            return lanes.fit_all(
+                self.labelled,
+                np.concatenate([self.weights, own[None]]),
+                np.concatenate(
+                    [strengths, np.tile(points, (len(ranks), 1))[:, None]], 1
+                ),
+                each,
+                self.given,
+                max_iterations=self.most,
+                say=self.say,
+            )
+        return self._one_by_one(each, strengths)
+
+    def _one_by_one(self, ranks: Sequence[int], strengths: np.ndarray) -> lanes.Fitted:
+        """Do the fits in turn: side by side, all would wait for the longest."""
         dtype = self.labelled.x.dtype
-        shape = (len(points), *self.labelled.targets.shape)
-        scores = np.zeros(shape, dtype)
-        sweeps = np.zeros((len(points), len(self.weights)), int)
-        pairs = list(itertools.product(range(len(points)), range(len(self.weights))))
-        for done, (i, fold) in enumerate(pairs, start=1):
-            strengths = points[i] * self.sizes[fold] ** np.array([0.5, 1, 0.5, 1])
-            here = numbers | dict(zip(NAMES, strengths.tolist(), strict=True))
+        scores = np.zeros((len(ranks), *self.labelled.targets.shape), dtype)
+        sweeps = np.zeros(strengths.shape[:2], int)
+        for done, (i, fold) in enumerate(np.ndindex(sweeps.shape), start=1):
+            fixed, numbers = self.given._replace(rank=ranks[i]).split()
+            here = numbers | dict(zip(NAMES, strengths[i, fold].tolist(), strict=True))
             weights = self.weights[fold].astype(dtype)
             part = self.labelled._replace(weights=weights)
             problem = part, here, None, fixed, self.most
@@ -169,8 +205,8 @@ class _Fits(NamedTuple):
             held = self.weights[fold] == 0
             scores[i, held] = np.asarray(_score(params, self.labelled.x))[held]
             if self.say is not None:
-                self.say(f"rank {rank}: {done} of {len(pairs)} fits")
-        return scores, sweeps
+                self.say(f"rank {ranks[i]}: {done} of {sweeps.size} fits")
+        return lanes.Fitted(scores, sweeps, [])
 
 
 _score = jax.jit(bilinear_logit.scores)

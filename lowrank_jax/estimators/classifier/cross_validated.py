@@ -1,5 +1,6 @@
 """A classifier of matrices that chooses its rank and strengths by itself."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -8,7 +9,18 @@ import numpy as np
 from lowrank_jax.checks import InputError
 from lowrank_jax.estimators.classifier.choosing import LOOSE, choose
 from lowrank_jax.estimators.classifier.estimator import BilinearClassifier, signature_of
+from lowrank_jax.estimators.classifier.fitting import (
+    check_names,
+    plain_settings,
+    prepare,
+)
+from lowrank_jax.estimators.classifier.model import (
+    check_matrices,
+    classifier_of,
+    precision_of,
+)
 from lowrank_jax.estimators.classifier.selection import NAMES, Selection
+from lowrank_jax.estimators.classifier.solving import is_zero
 
 __all__ = ["BilinearClassifierCV"]
 
@@ -25,8 +37,8 @@ _OWN: dict[str, Any] = {
 class BilinearClassifierCV(BilinearClassifier):
     """`BilinearClassifier` with rank and strengths chosen by cross-validation.
 
-    All strengths and folds of a rank are fits of one compiled program
-    (`choosing.choose`). The best is then fitted to all matrices. The settings
+    All ranks, strengths and folds are fits of one compiled program, side by side, and
+    so is the fit of the choice to all matrices (`choosing.choose`). The settings
     are the arguments `ranks`, `grid`, `cv`, `scoring` and `seed` of `choosing.choose`,
     and the settings of `BilinearClassifier` that are not chosen. The tolerance is
     1e-3, for the folds and for the last fit.
@@ -71,8 +83,25 @@ class BilinearClassifierCV(BilinearClassifier):
                 "'one-vs-all': choose rank and strengths yourself, or by GridSearchCV."
             )
         self.selection_ = choose(X, y, sample_weight=sample_weight, **every)
-        settings = {k: v for k, v in every.items() if k not in _OWN}
-        return self._fit(X, y, settings | self.best_params_, sample_weight, row_names)
+        settings = {k: v for k, v in every.items() if k not in _OWN} | self.best_params_
+        whole = self.selection_.whole
+        if whole is None or is_zero(whole[0]).any():  # `fit` warns
+            return self._fit(X, y, settings, sample_weight, row_names)
+        params, trace = whole
+        x = check_matrices(X)
+        names = tuple(map(str, row_names))
+        check_names(names, x.shape[1])
+        given = {name: every[name] for name in ("scale", "multi_class")}
+        with precision_of(x):
+            data = prepare(x, y, sample_weight=sample_weight, **given)
+            model = classifier_of(data, params, plain_settings(settings), names)
+        summary = {
+            "num_iterations": len(trace.objective),
+            "converged": bool(trace.converged[-1]),
+        }
+        self.classifier_ = dataclasses.replace(model, metadata=summary)
+        self.history_ = (trace,)
+        return self
 
     @property
     def best_params_(self) -> dict[str, Any]:

@@ -38,7 +38,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax import __version__, checks, streams
+from lowrank_jax import checks, streams
 from lowrank_jax.batch.sblr import bcpd
 from lowrank_jax.batch.sblr.bcpd import Info
 from lowrank_jax.checks import InputError
@@ -46,7 +46,7 @@ from lowrank_jax.estimators.classifier.model import (
     Classifier,
     Scaling,
     check_matrices,
-    forward_patterns,
+    classifier_of,
     precision_of,
     scaling_of,
 )
@@ -60,6 +60,7 @@ __all__ = [
     "Fit",
     "Scaling",
     "ZeroModel",
+    "check_names",
     "fit",
     "prepare",
     "scaling_of",
@@ -202,7 +203,7 @@ def fit(
     settings = complete({k: v for k, v in given.items() if k not in beside})
     names = tuple(map(str, row_names))
     x = check_matrices(x)
-    _check_names(names, x.shape[1])
+    check_names(names, x.shape[1])
     with precision_of(x):
         data = prepare(
             x, y, scale=scale, multi_class=multi_class, sample_weight=sample_weight
@@ -224,20 +225,12 @@ def fit(
         ]
     else:
         traces = [jax.tree.map(lambda part: part[:num_iterations], trace)]
-    classifier = Classifier(
-        classes=data.classes,
-        params=params,
-        scaling=data.scaling,
-        patterns=forward_patterns(params, data.labelled, data.scaling),
-        settings=plain_settings(settings),
-        row_names=names,
-        versions={
-            "lowrank_jax": __version__,
-            "jax": jax.__version__,
-            "numpy": np.__version__,
-        },
+    done = Fit(
+        classifier_of(data, params, plain_settings(settings), names),
+        tuple(traces),
+        seconds,
+        ready - began,
     )
-    done = Fit(classifier, tuple(traces), seconds, ready - began)
     if done.zero_note:
         advice = "lower mu1, mu2, nu1, nu2, or choose them by BilinearClassifierCV."
         warnings.warn(ZeroModel(f"{done.zero_note}: {advice}"), stacklevel=2)
@@ -394,7 +387,8 @@ def _labels(y: np.ndarray | Sequence[Any]) -> np.ndarray:
     return y
 
 
-def _check_names(names: Collection[str], num_rows: int) -> None:
+def check_names(names: Collection[str], num_rows: int) -> None:
+    """Raise `InputError` unless there is a name for each row, or none at all."""
     if names and len(names) != num_rows:
         raise InputError(
             f"`row_names` must be {num_rows} as `x` has rows, got {len(names)}."

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax import checks
+from lowrank_jax import __version__, checks
 from lowrank_jax.checks import InputError
 from lowrank_jax.models import bilinear_logit, logistic
 from lowrank_jax.models.bilinear_logit import Params
@@ -22,6 +22,7 @@ __all__ = [
     "Classifier",
     "Scaling",
     "check_matrices",
+    "classifier_of",
     "forward_patterns",
     "precision_of",
     "scaling_of",
@@ -335,3 +336,29 @@ def check_matrices(x: np.ndarray) -> np.ndarray:
             f"`x` must be finite, got {x[place]} at {place}; fill or remove it."
         )
     return x
+
+
+def classifier_of(
+    data: Any, params: Params, settings: Mapping[str, Any], names: tuple[str, ...]
+) -> Classifier:
+    """Return the model of a fit, with its patterns.
+
+    Args:
+      data: Training data as `fitting.prepare` returns them.
+      params: Factors and offsets for scaled matrices.
+      settings: Settings of the fit, ready for JSON.
+      names: Names of the rows, or ().
+    """
+    return Classifier(
+        classes=data.classes,
+        params=params,
+        scaling=data.scaling,
+        patterns=forward_patterns(params, data.labelled, data.scaling),
+        settings=settings,
+        row_names=names,
+        versions={
+            "lowrank_jax": __version__,
+            "jax": jax.__version__,
+            "numpy": np.__version__,
+        },
+    )

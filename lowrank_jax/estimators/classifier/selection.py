@@ -61,6 +61,7 @@ class Selection(NamedTuple):
         for many classes.
       rows: One row per point: rank, settings, accuracy, auc, mean number of sweeps.
       ranks: One row per rank tried: rank, accuracy, auc.
+      whole: Factors and trace of the choice on all matrices, if the search made them.
     """
 
     rank: int
@@ -69,6 +70,7 @@ class Selection(NamedTuple):
     auc: float | None
     rows: list[dict[str, Any]]
     ranks: list[dict[str, Any]]
+    whole: tuple[Params, bcpd.Info] | None = None
 
 
 def grid_points(grid: Mapping[str, Sequence[float]]) -> np.ndarray:

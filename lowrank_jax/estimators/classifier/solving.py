@@ -22,12 +22,12 @@ from lowrank_jax.batch.sblr.bcpd import Info
 from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.streams.matrices import Labelled
 
-__all__ = ["alive", "is_zero", "solve"]
+__all__ = ["SHARES", "alive", "is_zero", "solve"]
 __dir__ = __all__.copy
 
 _NAMES = ("mu1", "mu2", "nu1", "nu2")
 #: Shares of the strengths on the way from a weak penalty to the given one.
-_SHARES = (1 / 64, 1 / 16, 1 / 4, 1 / 2, 1.0)
+SHARES = (1 / 64, 1 / 16, 1 / 4, 1 / 2, 1.0)
 
 Solved = tuple[Params, Info, jax.Array]
 
@@ -93,7 +93,7 @@ def alive(problem: tuple, found: Solved) -> Solved:
     if not is_zero(found[0]).any() or not any(map(np.any, strengths.values())):
         return found
     latest = start
-    for share in _SHARES:
+    for share in SHARES:
         here = numbers | {name: share * value for name, value in strengths.items()}
         given = fixed if latest is start else fixed._replace(start="given")
         other = solve(labelled, here, latest, given, max_iterations)

@@ -19,7 +19,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from lowrank_jax import BilinearClassifier, BilinearClassifierCV
 from lowrank_jax.checks import InputError
-from lowrank_jax.estimators.classifier import ZeroModel, choosing, fit
+from lowrank_jax.estimators.classifier import ZeroModel, choosing, fit, lanes
 
 FOLDS = StratifiedKFold(3, shuffle=True, random_state=0)
 
@@ -122,7 +122,28 @@ def test_grid_search_finds_what_the_one_program_finds():
     np.testing.assert_allclose(
         chosen.coef_,
         sklearn.base.clone(plain).set_params(**chosen.best_params_).fit(x, y).coef_,
+        atol=1e-4,  # 10 times the tolerance: two solvers of one problem
     )
+    trace = chosen.history_[0]
+    assert (
+        chosen.converged_
+        and trace.converged[-1]
+        and (np.diff(trace.objective) <= 0).all()
+    )
+    assert len(trace.objective) == chosen.n_iter_ and trace.stationarity[-1] < 1e-4
+
+
+def test_fits_of_three_classes_side_by_side_are_the_fits_one_by_one():
+    x, y = trials()[0], np.arange(60) % 3
+    x = x + y[:, None, None] * np.outer(np.ones(5), np.cos(np.arange(8))).astype("f4")
+    given = {"ranks": (1, 2), "cv": 2, "grid": {"mu2": [0.1], "nu2": [0.1]}}
+    together = choosing.choose(x, y, **given)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lanes, "fits_side_by_side", lambda *_: False)
+        alone = choosing.choose(x, y, **given)
+    for one, two in zip(together.rows, alone.rows, strict=True):
+        assert one["accuracy"] == pytest.approx(two["accuracy"], abs=1 / 30)
+    assert alone.whole is None and together.whole is not None
 
 
 def test_an_all_zero_model_is_never_silent():
