@@ -12,6 +12,7 @@ sys.path[:0] = [str(DOCS), str(DOCS.parent)]
 
 import outputs  # noqa: E402
 import site_pages  # noqa: E402
+import tables  # noqa: E402
 
 import lowrank_jax  # noqa: E402
 
@@ -55,6 +56,7 @@ def setup(app):
     app.connect("source-read", site_pages.fill)
     app.add_config_value("run_pages", False, "env")  # True: tutorials show outputs
     app.connect("source-read", outputs.fill)
+    app.connect("html-page-context", tables.label_cells)
     app.connect("autodoc-process-docstring", site_pages.add_fields)
     app.connect("doctree-read", site_pages.exact_names)
     app.connect("autodoc-skip-member", site_pages.skip_fields)
