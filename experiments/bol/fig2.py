@@ -44,7 +44,7 @@ def run(setup: Setup) -> Result:
     num_seeds, num_passes, num_iterations = (5, 20, 60) if setup.is_full else (1, 3, 5)
     if not setup.is_full:
         train = train.take(np.arange(train.num_sentences // 10))
-    template = features.read_template(table1.FIRST)
+    template = features.read_template("segmentation-first")
     encoder, sequences = features.Encoder.fit_transform(train, template)
     others = encoder.transform(test, unseen_label="ignore")
 

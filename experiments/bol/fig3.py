@@ -149,6 +149,14 @@ def _line(row: dict[str, Any]) -> str:
     )
 
 
+def _peer(
+    algorithm: str, iterations: int, train_file: Path, test_file: Path, seed: int
+) -> dict[str, Any]:
+    peer = crfsuite.fit(algorithm, iterations, train_file, test_file, seed=seed)
+    found = {"last": peer["f1"], "seconds": peer["train_seconds"]}
+    return found | {"compile_seconds": 0.0, "mistakes": []}
+
+
 def _peers(
     setup: Setup, train_file: Path, test_file: Path, num_seeds: int
 ) -> list[dict[str, Any]]:
@@ -158,14 +166,12 @@ def _peers(
         ("CRFsuite passive-aggressive, 10 passes", "pa", 10, num_seeds),
         ("CRFsuite L-BFGS, 100 iterations", "lbfgs", 100, 1),
     ):
-
-        def fit(seed: int, how: Any = (algorithm, iterations)) -> dict[str, Any]:
-            peer = crfsuite.fit(*how, train_file, test_file, seed=seed)
-            found = {"last": peer["f1"], "seconds": peer["train_seconds"]}
-            return found | {"compile_seconds": 0.0, "mistakes": []}
-
         runs = [
-            setup.cell(f"{name}, {seed}", partial(fit, seed)) for seed in range(repeats)
+            setup.cell(
+                f"{name}, {seed}",
+                partial(_peer, algorithm, iterations, train_file, test_file, seed),
+            )
+            for seed in range(repeats)
         ]
         rows.append(tagging.summary(name, runs, "last"))
         setup.say(_line(rows[-1]))

@@ -257,7 +257,8 @@ class Lazy:
     """A task whose features are compiled when the first method asks for them."""
 
     def __init__(self, train: data.Corpus, test: data.Corpus) -> None:
-        self._given, self._made = (train, test), None
+        self._given = train, test
+        self._made: tagging.Task | None = None
 
     def __call__(self) -> tagging.Task:
         self._made = self._made or tagging.make_task(*self._given, TEMPLATE, score)
