@@ -26,3 +26,11 @@ def test_each_output_stands_below_its_block(outputs):
 def test_a_block_that_fails_stops_the_build(outputs):
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         outputs.with_outputs("```python\n1 / 0\n```\n")
+
+
+def test_each_picture_stands_below_its_block(outputs, tmp_path):
+    code = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\n"
+    page = f"{PAGE}\n```python\n{code}```\n"
+    found = outputs.with_outputs(page, tmp_path / "page")
+    assert found.endswith("(../results/pages/page/block-2-1.svg)\n")
+    assert b"<svg" in (tmp_path / "page" / "block-2-1.svg").read_bytes()
