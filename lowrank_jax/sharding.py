@@ -142,8 +142,10 @@ def shard_rows(tree: Any, mesh: Mesh, *, num_features: int) -> Any:
     ``jax.jit(lambda key, example: shard_rows(learner.init(key, example), ...))``.
 
     For `models.linear` and `models.bilinear`, and for the states of
-    `online.perceptron` and `online.bol` (with ``dual="dense"``; `final_params` is slow
-    if the state averages in the dual: its time grows with the square of K).
+    `online.perceptron` and `online.bol` with ``dual="dense"`` (`final_params` of BOL is
+    slow if the state averages in the dual: its time grows with the square of K). Sparse
+    states are not put across devices: their tables hold touched features only, in the
+    order of their first mistake.
 
     Args:
       tree: Parameters or a state.
@@ -171,7 +173,8 @@ def shard_rows(tree: Any, mesh: Mesh, *, num_features: int) -> Any:
     if not num_tables:
         raise InputError(
             f"`tree` must have a table of `num_features` + 1 = {num_rows} rows, and "
-            "has none. A state of `online.bol` has such tables with dual='dense'."
+            "has none. A state of `online.bol` or of a first-order perceptron has "
+            "such tables with dual='dense'."
         )
     return tree
 

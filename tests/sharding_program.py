@@ -111,7 +111,7 @@ def tables():
     def across(tree):
         return sharding.shard_rows(tree, mesh, num_features=space.num_features)
 
-    learner = perceptron.learner(dtype=jnp.float64)
+    learner = perceptron.learner(dual="dense", dtype=jnp.float64)
     both = []
     for state in (jax.jit(lambda: across(learner.init(key, first)))(), None):
         done = list(loops.passes(learner, corpus, key=key, num_passes=2, state=state))

@@ -16,7 +16,7 @@ from lowrank_jax import checks
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.linalg import spectra
-from lowrank_jax.models import bilinear, linear
+from lowrank_jax.models import bilinear, blocks, linear
 from lowrank_jax.online import mistakes
 from lowrank_jax.streams.sentences import Stream
 from lowrank_jax.types import Sentence
@@ -50,6 +50,8 @@ def check(params: Any, space: Space) -> None:
         shapes["table"] = (rows, params.table.shape[-1])
     for name, shape in shapes.items():
         part = getattr(params, name)
+        if isinstance(part, blocks.Blocks):  # entries, by row
+            part, shape = part.keys, (rows, part.keys.shape[1])
         if part is not None and part.shape != shape:
             raise InputError(
                 f"`{name}` of the comparator must have shape {shape} for these data, "
@@ -71,7 +73,7 @@ def margin(params: Any, example: Sentence, predicted: jax.Array) -> jax.Array:
         here = mistakes.position(example, differences, n)
         return total + gap(params, here, example.space)
 
-    dtype = jax.tree.leaves(params)[0].dtype
+    dtype = linear.dtype_of(params)
     count = differences.num_positions
     return lax.fori_loop(jnp.zeros_like(count), count, one, jnp.zeros((), dtype))
 
@@ -109,7 +111,7 @@ def gap(params: Any, here: mistakes.Position, space: Space) -> jax.Array:
     order_0 = jnp.array(space.zero_order, jnp.int32)
     order_1 = jnp.array(space.first_order, jnp.int32)
     zero, first = ids[order_0][:, None], ids[order_1][:, None]
-    dtype = jax.tree.leaves(params)[0].dtype  # id K scores 0, whatever its row holds
+    dtype = linear.dtype_of(params)  # id K scores 0, whatever its row holds
     is_zero, is_first = (
         is_feature[columns].astype(dtype) for columns in (order_0, order_1)
     )
@@ -121,7 +123,11 @@ def gap(params: Any, here: mistakes.Position, space: Space) -> jax.Array:
         if params.zero is not None:
             parts.append((is_zero * _at(params.zero, zero, labels[None])).sum(0))
         if params.first is not None:
-            pairs = _at(params.first, first, labels[None], before[None])
+            if isinstance(params.first, blocks.Blocks):
+                pair = labels * blocks.stride(space.num_labels) + before
+                pairs = blocks.at(params.first, first, pair[None])
+            else:
+                pairs = _at(params.first, first, labels[None], before[None])
             parts.append((is_first * pairs).sum(0))
     else:
         table, size = params.table, space.num_labels
@@ -200,16 +206,18 @@ def penalty(
 
 def _num_features(params: Any) -> jax.Array:
     """Return the number of features that have each row: (rows,), or (1,) ones."""
-    dtype = jax.tree.leaves(params)[0].dtype
+    dtype = linear.dtype_of(params)
     if params.rows is None:
         return jnp.ones((1,), dtype)
     table: Any = params.first if isinstance(params, linear.Params) else params.table
+    if isinstance(table, blocks.Blocks):
+        table = table.keys
     return jnp.zeros((table.shape[0],), dtype).at[params.rows[:-1]].add(1)
 
 
 def _rank(params: Any, space: Space) -> int:
     if isinstance(params, linear.Params):
-        return 1 if params.first is None else min(params.first.shape[1:])
+        return 1 if params.first is None else space.num_labels
     return bilinear.rank_of(params.table, space.num_labels)
 
 
@@ -220,10 +228,12 @@ def _parts(params: Any, space: Space, norm: str) -> _Parts:
             for part in (params.zero, params.transitions)
             if part is not None
         ]
-        dtype = jax.tree.leaves(params)[0].dtype
+        dtype = linear.dtype_of(params)
         total = sum(squares, start=jnp.zeros((), dtype))
         if params.first is None:
             return _Parts(total, jnp.zeros((1,), dtype))
+        if isinstance(params.first, blocks.Blocks):
+            return _Parts(total, _entry_norms(params.first, norm, space.num_labels))
         return _Parts(total, _block_norms(params.first, norm))
     rows = bilinear.split(params.table, space.num_labels)
     total = (rows.zero**2).sum()
@@ -235,17 +245,33 @@ def _parts(params: Any, space: Space, norm: str) -> _Parts:
     scale = jnp.abs(params.scale)
     if norm == "frobenius" or left.shape[1] == 1:
         return _Parts(total, scale * jnp.sqrt((left * right).sum((1, 2))))
-    blocks = jnp.einsum("kjs,kjt->kst", rows.left, rows.right)
-    return _Parts(total, scale * _block_norms(blocks, norm))
+    products = jnp.einsum("kjs,kjt->kst", rows.left, rows.right)
+    return _Parts(total, scale * _block_norms(products, norm))
 
 
 def _sums(params: Any, space: Space) -> jax.Array:
     """Return the sum of the entries of each first-order block: (K + 1,)."""
     if isinstance(params, linear.Params):
         assert params.first is not None
+        if isinstance(params.first, blocks.Blocks):
+            slots, pages = params.first.values
+            return slots.sum(1) + pages.sum(1)[params.first.keys[:, 0]]
         return params.first.sum((1, 2))
     rows = bilinear.split(params.table, space.num_labels)
     return params.scale * (rows.left.sum(2) * rows.right.sum(2)).sum(1)
+
+
+def _entry_norms(first: blocks.Blocks, norm: str, num_labels: int) -> jax.Array:
+    """Return the norms of blocks that are kept by their entries."""
+    if norm == "frobenius":
+        return jnp.sqrt(blocks.squares(first))
+
+    def one(row: jax.Array) -> jax.Array:
+        block = blocks.dense(first.keys, first.values, row[None], num_labels)
+        return jnp.linalg.svd(block[0], compute_uv=False).sum()
+
+    rows = jnp.arange(first.keys.shape[0], dtype=jnp.int32)
+    return lax.map(one, rows, batch_size=256)
 
 
 def _block_norms(blocks: jax.Array, norm: str) -> jax.Array:

@@ -66,25 +66,31 @@ def dual(state: Any) -> Dual:
     if isinstance(state, mirror_descent.State):
         return Dual(params.zero, state.theta, params.transitions)
     if isinstance(state, perceptron.State):
-        return Dual(params.zero, params.first, params.transitions)
+        if not isinstance(params.first, entries.Blocks):
+            return Dual(params.zero, params.first, params.transitions)
+        assert state.scores is not None
+        labels = state.scores.unary.shape[1]
+        zero = None if params.zero is None else params.zero[params.rows]
+        first = _listed(params.first, params.rows, labels)
+        return Dual(zero, first, params.transitions)
     if isinstance(state, bol.State):
         zero = params.table[:, : num_labels_of(state)]
         if not isinstance(state.blocks, entries.Blocks):
             return Dual(zero, state.blocks, params.transitions)
-        return Dual(zero[params.rows], _listed(state), params.transitions)
+        first = _listed(state.blocks, params.rows, num_labels_of(state))
+        return Dual(zero[params.rows], first, params.transitions)
     raise InputError(
         "A certificate is for states of online.bol and online.perceptron, got "
         f"{type(state).__module__}.{type(state).__name__}."
     )
 
 
-def _listed(state: bol.State) -> Listed:
+def _listed(blocks: entries.Blocks, rows: jax.Array, labels: int) -> Listed:
     """Return the entries of a sparse dual, by feature."""
-    labels, index = num_labels_of(state), np.asarray(state.params.rows)
-    features = np.zeros(state.params.table.shape[0], np.int64)
+    index = np.asarray(rows)
+    features = np.zeros(blocks.keys.shape[0], np.int64)
     features[index] = np.arange(len(index))
-    assert isinstance(state.blocks, entries.Blocks)
-    row, place, values = entries.listed(state.blocks)
+    row, place, values = entries.listed(blocks)
     current, previous = np.divmod(place, bilinear.stride(labels))
     places = (features[row] * labels + current) * (labels + 1) + previous
     order = np.argsort(places)
@@ -102,7 +108,10 @@ def conjugate(state: bol.State | perceptron.State) -> Conjugate:
         read off the state.
     """
     if isinstance(state, perceptron.State):
-        parts = jax.tree.leaves(state.params)
+        values = state.params.first
+        if isinstance(values, entries.Blocks):
+            values = values.values
+        parts = jax.tree.leaves(state.params._replace(first=values, rows=None))
         return Conjugate(sum(squares(part) for part in parts) / 2, None, "sp", 1)
     is_block = state.sigma is None and not isinstance(state.pair, paper_global.Pair)
     variant = "block" if is_block else bol.variant_of(state)

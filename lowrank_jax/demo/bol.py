@@ -113,7 +113,7 @@ def run(size: Size, tell: Callable[[Row], None]) -> Demo:
 
     first = go(
         linear,
-        perceptron.learner(record=("predicted",)),
+        perceptron.learner(record=("predicted",), dual="dense"),
         {
             "sp": ("structured perceptron", lambda state: state.params),
             "averaged sp": ("the same, averaged", perceptron.final_params),

@@ -13,6 +13,7 @@ from jax import lax
 from lowrank_jax import checks, decode
 from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.decode import Scores, best_path
+from lowrank_jax.models.linear import dtype_of
 from lowrank_jax.streams.sentences import Stream, stream
 from lowrank_jax.types import Sentence
 
@@ -219,7 +220,7 @@ def marginals_all(
     model: ModuleType, params: Any, sequences: Sequences, temperature: float = 1.0
 ) -> np.ndarray:
     """Return the probability of each label at each token, (num_tokens, S)."""
-    dtype = jax.tree.leaves(params)[0].dtype
+    dtype = dtype_of(params)
     result = np.zeros((sequences.num_tokens, sequences.space.num_labels), dtype)
     starts = sequences.offsets.tolist()
     for _, sentences, part in groups(sequences):

@@ -88,12 +88,14 @@ LEARNERS: Mapping[str, Spec] = types.MappingProxyType(
             "lowrank_jax.online.perceptron",
             "sentences",
             "structured perceptron, averaged",
+            hidden=("capacity",),
             has_certificate=True,
         ),
         "mira": Spec(
             "lowrank_jax.online.mira",
             "sentences",
             "MIRA, also known as passive-aggressive",
+            hidden=("capacity",),
         ),
         "bcd": Spec(
             "lowrank_jax.online.bcd",

@@ -7,6 +7,7 @@ from lowrank_jax import lazy
 if TYPE_CHECKING:
     from lowrank_jax.models import bilinear as bilinear
     from lowrank_jax.models import bilinear_logit as bilinear_logit
+    from lowrank_jax.models import blocks as blocks
     from lowrank_jax.models import candidates as candidates
     from lowrank_jax.models import hankel as hankel
     from lowrank_jax.models import linear as linear
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from lowrank_jax.models import tensor as tensor
 
 _MODULES = (
-    "bilinear bilinear_logit candidates hankel linear lipschitz logistic matrix_logit "
-    "operators tensor"
+    "bilinear bilinear_logit blocks candidates hankel linear lipschitz logistic "
+    "matrix_logit operators tensor"
 ).split()
 
 __all__, __getattr__, __dir__ = lazy.attach(__name__, {name: name for name in _MODULES})

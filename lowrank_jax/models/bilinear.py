@@ -40,6 +40,7 @@ from lowrank_jax.decode import Scores
 from lowrank_jax.linalg import spectra
 from lowrank_jax.linalg.forms import by_platform
 from lowrank_jax.models import linear
+from lowrank_jax.models.blocks import stride
 from lowrank_jax.streams import sentences
 from lowrank_jax.types import Sentence
 
@@ -77,11 +78,6 @@ class Rows(NamedTuple):
     zero: jax.Array  # (..., S)  w
     left: jax.Array  # (..., rank, S)  alpha
     right: jax.Array  # (..., rank, S + 1)  beta
-
-
-def stride(num_labels: int) -> int:
-    """Return the columns kept for one beta: S + 1 rounded up to a multiple of 8."""
-    return -(-(num_labels + 1) // 8) * 8
 
 
 def width(num_labels: int, rank: int) -> int:

@@ -8,7 +8,8 @@ r"""The linear chain model with free weights (BOL-Eq2, BOL-Eq6 with free W).
 The value :math:`v_{ik}` of a feature is 1 unless the sentence has `values`.
 Row is the current label, column the previous one; the last column is the start of the
 sentence (errata of BOL-M2). Row K of each table stands for "not a feature": always 0.
-Weights with an index `rows` keep one row per touched feature (`online.touched`).
+Weights with an index `rows` keep one row per touched feature (`online.touched`), and of
+the first-order weights the entries that were touched (`models.blocks`).
 """
 
 from typing import Any, NamedTuple
@@ -21,10 +22,19 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import Scores
 from lowrank_jax.linalg.forms import by_platform
+from lowrank_jax.models import blocks
 from lowrank_jax.streams import sentences
 from lowrank_jax.types import Sentence
 
-__all__ = ["Params", "positions", "scores", "with_transitions", "zeros"]
+__all__ = [
+    "Params",
+    "buffers_for",
+    "dtype_of",
+    "positions",
+    "scores",
+    "with_transitions",
+    "zeros",
+]
 __dir__ = __all__.copy
 
 
@@ -32,7 +42,7 @@ class Params(NamedTuple):
     """Weights; a part the feature space does not ask for is None."""
 
     zero: jax.Array | None  # (K + 1, S)  0-order weights
-    first: jax.Array | None  # (K + 1, S, S + 1)  first-order weights
+    first: jax.Array | blocks.Blocks | None  # (K + 1, S, S + 1)  first-order weights
     transitions: jax.Array | None  # (S, S + 1)  label transitions
     rows: jax.Array | None = None  # (K + 1,) int32, the row of each feature
 
@@ -55,6 +65,12 @@ def zeros(space: Space, dtype: jnp.dtype) -> Params:
     )
 
 
+def dtype_of(params: Any) -> jnp.dtype:
+    """Return the type of the weights of a model; its index has another."""
+    types = (leaf.dtype for leaf in jax.tree.leaves(params))
+    return next(dtype for dtype in types if jnp.issubdtype(dtype, jnp.floating))
+
+
 def positions(
     params: Params,
     ids: jax.Array,
@@ -75,8 +91,9 @@ def positions(
 
     Returns:
       (n, S) scores of labels and (n, S, S + 1) of pairs, None without first order.
+      Entries (`models.blocks`) give `stride` columns in place of S + 1.
     """
-    dtype = next(part for part in params if part is not None).dtype
+    dtype = dtype_of(params)
 
     def read(table: jax.Array, ids: jax.Array, place: Any) -> jax.Array:
         ids = ids[:, place]
@@ -111,7 +128,28 @@ def positions(
         unary = total(params.zero, space.zero_order)
     if params.first is None:
         return unary, None
+    if isinstance(params.first, blocks.Blocks):
+        return unary, _entries(params, ids, space, values, has_zero_row)
     return unary, total(params.first, space.first_order)
+
+
+def _entries(
+    params: Params,
+    ids: jax.Array,
+    space: Space,
+    values: jax.Array | None,
+    has_zero_row: bool,
+) -> jax.Array:
+    """Return the (n, S, stride) scores of pairs from weights that keep entries."""
+    first = params.first
+    assert isinstance(first, blocks.Blocks) and params.rows is not None
+    columns = jnp.array(space.first_order, jnp.int32)
+    own = ids[:, columns]
+    rows = params.rows.at[own].get(mode="promise_in_bounds")
+    is_feature = None if has_zero_row else own < space.num_features
+    times = None if values is None else values[:, columns]
+    given = first.keys, first.values, rows, space.num_labels
+    return blocks.scores(*given, is_feature=is_feature, times=times)
 
 
 def with_transitions(
@@ -124,14 +162,19 @@ def with_transitions(
             return Scores(unary, params.transitions)
         return Scores(unary, jnp.zeros((num_labels, num_labels + 1), unary.dtype))
     if params.transitions is not None:
-        lead = (1,) * (pairwise.ndim - 2)
-        pairwise = pairwise + params.transitions.reshape(
-            *lead, num_labels, num_labels + 1
-        )
+        lead, gap = (1,) * (pairwise.ndim - 2), pairwise.shape[-1] - num_labels - 1
+        more = jnp.pad(params.transitions, ((0, 0), (0, gap)))
+        pairwise = pairwise + more.reshape(*lead, *more.shape)
     return Scores(unary, pairwise)
 
 
-def scores(params: Params, sentence: Sentence, *, has_zero_row: bool = False) -> Scores:
+def scores(
+    params: Params,
+    sentence: Sentence,
+    *,
+    has_zero_row: bool = False,
+    buffers: Scores | None = None,
+) -> Scores:
     """Score all labels and label pairs of one sentence. Differentiable in `params`.
 
     Args:
@@ -139,15 +182,33 @@ def scores(params: Params, sentence: Sentence, *, has_zero_row: bool = False) ->
       sentence: Sentence.
       has_zero_row: True if row K is known to be 0, as in the tables of the learners.
         Else id K is masked: it scores 0 whatever its row holds. Static.
+      buffers: Scores of an earlier sentence in the same window, from `buffers_for`, to
+        write over. Then the scores are not differentiable.
     """
-    space = sentence.space
-    found = sentences.fill(
-        lambda params, *here: positions(
-            params, here[0], space, *here[1:], has_zero_row=has_zero_row
-        ),
-        params,
-        sentence.feature_ids,
-        sentence.length,
-        sentence.values,
-    )
-    return with_transitions(params, *found)
+
+    def group(params: Params, *here: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+        found = positions(
+            params, here[0], sentence.space, *here[1:], has_zero_row=has_zero_row
+        )
+        if params.first is None:  # the transitions serve all positions
+            return found
+        return tuple(with_transitions(params, *found))
+
+    given = group, params, sentence.feature_ids, sentence.length
+    if buffers is None or buffers.unary.shape[0] != sentence.labels.shape[0]:
+        unary, pairwise = sentences.fill(*given, sentence.values)
+    else:
+        unary, pairwise = sentences.refill(*given, tuple(buffers), sentence.values)
+    if params.first is None:
+        return with_transitions(params, unary, None)
+    return Scores(unary, pairwise)
+
+
+def buffers_for(params: Params, sentence: Sentence) -> Scores:
+    """Return zeros that `scores` of sentences in the same window may write over.
+
+    Without first-order weights the scores of pairs need no buffer: they are None.
+    """
+    found = jax.eval_shape(lambda: scores(params, sentence, has_zero_row=True))
+    unary, pairwise = (jnp.zeros(part.shape, part.dtype) for part in found)
+    return Scores(unary, None if params.first is None else pairwise)

@@ -1,80 +1,98 @@
-r"""Blocks of which few entries are not zero: records for a few entries, pages for many.
-
-A table of blocks (R, S, S + 1), such as the dual of BOL, is almost empty: after ten
-passes over CoNLL-2000 0.27 % of it is not zero. Each row has a record of `SLOTS`
-entries. An entry that finds no free slot lives in the page of its row, a dense block,
-which is given to the row when it is first needed. An entry never moves and is never
-dropped, so its value is the same sum in the same order as in a dense table.
-
-The key of an entry is ``1 + current * stride + previous``. Key 0 is a free slot, and
-slots fill from the left. Page 0 is a block of zeros: rows without a page read it.
-"""
+"""Moves of blocks that are kept by their entries (`models.blocks`), and their room."""
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from lowrank_jax.data.sequences import Space
-from lowrank_jax.models import bilinear
+from lowrank_jax.models.blocks import (
+    SLOTS,
+    Blocks,
+    Part,
+    dense,
+    listed,
+    stride,
+    zeros,
+)
 from lowrank_jax.online import mistakes, touched
 from lowrank_jax.online.touched import first_of_its_kind
+from lowrank_jax.types import Sentence
 
 __all__ = [
     "SLOTS",
     "Blocks",
+    "Capacity",
     "Part",
     "add",
+    "add_measured",
     "dense",
+    "enter",
     "grown",
     "is_short",
+    "larger",
     "listed",
     "zeros",
 ]
 __dir__ = __all__.copy
 
-SLOTS = 15  # with the number of the page one cache line; 8 or 32 are no faster
 
+class Capacity(NamedTuple):
+    """Room of sparse tables at the start; the result does not depend on it.
 
-class Part(NamedTuple):
-    """One number per entry: a value, or the lazy sum that belongs to it."""
-
-    slots: jax.Array  # (R, 1 + num_slots); column 0 is 0
-    pages: jax.Array  # (num_pages, S * stride in whole sixteens); page 0 is 0
-
-
-class Blocks(NamedTuple):
-    """Blocks of R rows by their entries."""
-
-    keys: jax.Array  # (R, 1 + num_slots) int32: the page, then the keys
-    values: Part
-    num_pages: jax.Array  # () int32  pages in use, page 0 included
-
-
-def zeros(
-    num_rows: int,
-    num_labels: int,
-    dtype: jnp.dtype,
-    *,
-    num_pages: int,
-    num_slots: int = SLOTS,
-) -> Blocks:
-    """Return blocks of zeros.
-
-    Args:
-      num_rows: R.
-      num_labels: S.
-      dtype: Type of the entries.
-      num_pages: Number of pages at the start, page 0 included.
-      num_slots: Number of entries in a record.
+    Attributes:
+      num_features: Number of touched features; None takes as many as 80 MB hold.
+      num_pages: Number of blocks with many entries; None takes as many as 24 MB hold.
+      num_slots: Number of entries that a block has before it needs a page; None takes
+        15, or 127 if a page is large (64 labels or more).
     """
-    page = -(-num_labels * bilinear.stride(num_labels) // 16) * 16
-    slots = (num_rows, 1 + num_slots)
-    return Blocks(
-        keys=jnp.zeros(slots, jnp.int32),
-        values=Part(jnp.zeros(slots, dtype), jnp.zeros((num_pages, page), dtype)),
-        num_pages=jnp.ones((), jnp.int32),
+
+    num_features: int | None = None
+    num_pages: int | None = None
+    num_slots: int | None = None
+
+    def slots_of(self, space: Space) -> int:
+        """Return the number of entries in a record."""
+        if self.num_slots is not None:
+            return self.num_slots
+        return SLOTS if space.num_labels < 64 else 127
+
+    def sizes(
+        self, space: Space, num_columns: int, dtype: jnp.dtype
+    ) -> tuple[int, int]:
+        """Return the numbers of rows and pages.
+
+        Args:
+          space: Sizes of the feature space.
+          num_columns: Number of weights of a row beside its record.
+          dtype: Type of the weights.
+        """
+        labels, size = space.num_labels, jnp.dtype(dtype).itemsize
+        record = 1 + self.slots_of(space)
+        row_bytes = (num_columns + 2 * record) * size + 4 * record
+        num_rows = touched.num_rows_for(space, row_bytes, self.num_features)
+        num_pages = self.num_pages
+        if num_pages is None:
+            num_pages = 24_000_000 // (2 * size * labels * stride(labels))
+        return num_rows, min(max(num_pages, 1), num_rows) + 1
+
+
+def enter(
+    pool: touched.Pool,
+    rows: jax.Array,
+    blocks: Blocks,
+    example: Sentence,
+    differences: mistakes.Differences,
+) -> tuple[touched.Pool, jax.Array, Sentence, mistakes.Differences]:
+    """Give rows to the touched features, or begin no round; see `touched.enter`."""
+    num_touched = differences.num_positions * len(example.space.first_order)
+    return touched.enter(
+        pool,
+        rows,
+        example,
+        differences,
+        num_rows=blocks.keys.shape[0],
+        is_short=is_short(blocks, num_touched),
     )
 
 
@@ -104,9 +122,34 @@ def add(
       step: () factor of the values.
       weight: () factor of the sums.
     """
+    blocks, sums, _ = _add(blocks, sums, here, space, step, weight, False)
+    return blocks, sums
+
+
+def add_measured(
+    blocks: Blocks,
+    sums: Part | None,
+    here: mistakes.Position,
+    space: Space,
+    step: jax.Array,
+    weight: jax.Array,
+) -> tuple[Blocks, Part | None, jax.Array]:
+    r"""Do what `add` does; return the growth of ``||blocks||^2 / 2`` as well."""
+    return _add(blocks, sums, here, space, step, weight, True)
+
+
+def _add(
+    blocks: Blocks,
+    sums: Part | None,
+    here: mistakes.Position,
+    space: Space,
+    step: jax.Array,
+    weight: jax.Array,
+    is_measured: bool,
+) -> tuple[Blocks, Part | None, jax.Array]:
     num_rows, num_slots = blocks.keys.shape[0], blocks.keys.shape[1] - 1
     ids = here.ids[jnp.array(space.first_order, jnp.int32)]
-    pair = here.labels * bilinear.stride(space.num_labels) + here.previous
+    pair = here.labels * stride(space.num_labels) + here.previous
     # A row that occurs twice is written once, times two.
     same = ids[:, None] == ids[None, :]
     is_first = first_of_its_kind(ids) & (ids < num_rows - 1)
@@ -137,6 +180,16 @@ def add(
     marks = jnp.concatenate([fresh[:, None], new_keys], axis=1)
     keys = blocks.keys.at[ids[:, None], where].add(marks, mode="promise_in_bounds")
 
+    growth = jnp.zeros((), step.dtype)
+    if is_measured:
+        slots, pages = blocks.values
+        old = slots.at[ids[:, None], slot].get(mode="promise_in_bounds")
+        old = old + pages.at[page[:, None], pair[None]].get(mode="promise_in_bounds")
+        inner = (old * delta).sum()
+        growth = step * inner + step * step * (delta * delta).sum() / 2
+        # What is written depends on what was read: no copy (see `mistakes.add`).
+        delta = jnp.where(jnp.isnan(inner), inner, delta)
+
     def grow(part: Part, scale: jax.Array) -> Part:
         change = scale * delta
         slots = part.slots.at[ids[:, None], slot]
@@ -148,26 +201,7 @@ def add(
 
     num_pages = blocks.num_pages + needs_page.sum(dtype=jnp.int32)
     blocks = Blocks(keys, grow(blocks.values, step), num_pages)
-    return blocks, None if sums is None else grow(sums, weight)
-
-
-def dense(keys: jax.Array, part: Part, ids: jax.Array, num_labels: int) -> jax.Array:
-    """Return some blocks in full: (n, S, stride), zeros beyond column S.
-
-    Args:
-      keys: (R, 1 + num_slots) `Blocks.keys`.
-      part: Values or sums.
-      ids: (n,) rows.
-      num_labels: S. Static.
-    """
-    record = keys.at[ids].get(mode="promise_in_bounds")
-    values = part.slots.at[ids].get(mode="promise_in_bounds")
-    block = part.pages.at[record[:, 0]].get(mode="promise_in_bounds")
-    lane = jnp.arange(ids.shape[0], dtype=jnp.int32)[:, None]
-    where = jnp.maximum(record[:, 1:] - 1, 0)  # a free slot adds 0
-    block = block.at[lane, where].add(values[:, 1:], mode="promise_in_bounds")
-    each = bilinear.stride(num_labels)
-    return block[:, : num_labels * each].reshape(-1, num_labels, each)
+    return blocks, None if sums is None else grow(sums, weight), growth
 
 
 def grown(
@@ -185,21 +219,10 @@ def grown(
     return blocks, None if sums is None else more(sums)
 
 
-def listed(blocks: Blocks) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return row, ``current * stride + previous`` and value of the entries not zero.
-
-    A function of the host: their number is not fixed.
-    """
-    keys, slots, pages = (np.asarray(part) for part in (blocks.keys, *blocks.values))
-    row, slot = np.nonzero(keys[:, 1:])
-    key, value = keys[row, 1 + slot] - 1, slots[row, 1 + slot]
-    (owner,) = np.nonzero(keys[:, 0])
-    own = pages[keys[owner, 0]]
-    i, place = np.nonzero(own)
-    found = (
-        np.concatenate([row, owner[i]]),
-        np.concatenate([key, place]),
-        np.concatenate([value, own[i, place]]),
-    )
-    is_entry = found[2] != 0
-    return found[0][is_entry], found[1][is_entry], found[2][is_entry]
+def larger(pool: touched.Pool, rows: jax.Array, blocks: Blocks) -> tuple[int, int]:
+    """Return the numbers of rows and pages with the shorter of the two doubled."""
+    num_rows, num_pages = blocks.keys.shape[0], blocks.values.pages.shape[0]
+    left = num_rows - 1 - int(pool.num_rows), num_pages - int(blocks.num_pages)
+    if num_rows - 2 < rows.shape[0] - 1 and left[0] * num_pages <= left[1] * num_rows:
+        return 2 * num_rows, num_pages
+    return num_rows, 2 * num_pages

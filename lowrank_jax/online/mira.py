@@ -24,10 +24,10 @@ from lowrank_jax import checks
 from lowrank_jax.decode import best_path, hamming_cost
 from lowrank_jax.models import linear
 from lowrank_jax.online import mistakes, perceptron
-from lowrank_jax.online.perceptron import State, final_params
+from lowrank_jax.online.perceptron import Capacity, State, final_params, grow
 from lowrank_jax.types import Learner, Sentence, check_dtype
 
-__all__ = ["Info", "State", "final_params", "learner"]
+__all__ = ["Capacity", "Info", "State", "final_params", "grow", "learner"]
 __dir__ = __all__.copy
 
 
@@ -62,6 +62,8 @@ def learner(
     decoding: Literal["plain", "cost"] = "plain",
     averaging: Literal["dual", "none"] = "dual",
     label_cost: jax.typing.ArrayLike | None = None,
+    dual: Literal["sparse", "dense"] = "sparse",
+    capacity: Capacity | None = None,
     dtype: jnp.dtype = jnp.float32,
 ) -> Learner[State, Info, Sentence]:
     """Build the pair ``(init, update)``; both are pure.
@@ -73,6 +75,8 @@ def learner(
       averaging: ``"dual"`` (average over rounds) or ``"none"``.
       label_cost: Cost of a wrong label, by true label (S,) or by true and predicted
         label (S, S), in place of 1. Needs ``cost="hamming"``.
+      dual: First-order weights: ``"sparse"`` or ``"dense"``, as in `perceptron`.
+      capacity: Room of ``"sparse"`` at the start, as in `perceptron`. Static.
       dtype: Type of the weights.
     """
     checks.positive(max_step_size=max_step_size)
@@ -86,7 +90,9 @@ def learner(
             raise checks.InputError(
                 f"`{name}` needs `cost='hamming'`, got cost={cost!r}."
             )
-    base = perceptron.learner(averaging=averaging, dtype=dtype)
+    base = perceptron.learner(
+        averaging=averaging, dual=dual, capacity=capacity, dtype=dtype
+    )
 
     def init(key: jax.Array, example: Sentence) -> State:
         check_dtype(dtype)
@@ -95,7 +101,10 @@ def learner(
         )  # each round has its own
 
     def update(state: State, example: Sentence) -> tuple[State, Info]:
-        scores = linear.scores(state.params, example, has_zero_row=True)
+        example = perceptron.begun(state, example)
+        scores = linear.scores(
+            state.params, example, has_zero_row=True, buffers=state.scores
+        )
         sought, costs = mistakes.with_cost(example, scores, label_cost)
         if decoding == "cost" and costs is None:
             extra = hamming_cost(example.labels, example.space.num_labels, dtype=dtype)
@@ -103,10 +112,12 @@ def learner(
         sought = sought if decoding == "cost" else scores
         predicted = best_path(sought, example.length).labels
         example, differences = mistakes.compare(example, scores, predicted)
+        state, own, differences = perceptron.enter(state, example, scores, differences)
         is_mistake = differences.num_positions > 0
 
-        margin = mistakes.margin(scores, example, differences)
-        norm = mistakes.squared_norm(example, differences).astype(dtype)
+        by_feature = differences._replace(rows=None)
+        margin = mistakes.margin(scores, example, by_feature)
+        norm = mistakes.squared_norm(example, by_feature).astype(dtype)
         price = differences.num_wrong if cost == "hamming" else is_mistake
         if costs is not None:
             price = mistakes.price(costs, predicted, example, dtype)
@@ -116,7 +127,7 @@ def learner(
         step = jnp.minimum(largest, loss / jnp.where(norm > 0, norm, 1))  # PA-I
         step = jnp.where(is_mistake, step, 0)
 
-        moved = perceptron.move(state, example, scores, differences, step)
+        moved = perceptron.move(state, own, scores, differences, step)
         conjugate = state.conjugate + moved.growth
         info = Info(
             loss=loss,
@@ -128,8 +139,7 @@ def learner(
             conjugate=conjugate,
             bregman=step * step * norm / 2,
         )
-        num_rounds = state.num_rounds + 1
-        return State(moved.params, moved.sums, conjugate, num_rounds), info
+        return perceptron.ended(state, moved, conjugate), info
 
     def wide() -> Any:
         from lowrank_jax.online.wide import mira as wide_mira
@@ -138,4 +148,4 @@ def learner(
             max_step_size=max_step_size, cost=cost, decoding=decoding, dtype=dtype
         )
 
-    return Learner(init, update, wide=wide)
+    return Learner(init, update, grow, wide=wide)

@@ -9,8 +9,13 @@ This is mirror descent (BOL-Eq8) with :math:`F^*(\Theta) = \frac12\|\Theta\|_F^2
 certificate (DR-B4) has :math:`B_t = \frac12 C^2 \|\Delta\Phi^t\|^2`. Averaging over
 rounds is averaging in the dual (DR-B9), kept lazily as
 :math:`\sum_t (t-1)\,C\,\Delta\Phi^t`.
+
+First-order weights are almost all zero. The learner keeps the entries that a mistake
+has touched (`models.blocks`), in tables with one row per touched feature
+(`online.touched`).
 """
 
+import dataclasses
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import jax
@@ -19,11 +24,20 @@ from jax import lax
 
 from lowrank_jax import checks
 from lowrank_jax.decode import Scores
-from lowrank_jax.models import linear
-from lowrank_jax.online import mistakes
+from lowrank_jax.models import blocks, linear
+from lowrank_jax.online import entries, mistakes, touched
+from lowrank_jax.online.entries import Capacity
 from lowrank_jax.types import Learner, Sentence, check_dtype, fingerprint
 
-__all__ = ["Info", "State", "average", "final_params", "learner"]
+__all__ = [
+    "Capacity",
+    "Info",
+    "State",
+    "average",
+    "final_params",
+    "grow",
+    "learner",
+]
 __dir__ = __all__.copy
 
 Tree = TypeVar("Tree")
@@ -38,6 +52,8 @@ class State(NamedTuple):
       conjugate: F*(W_t), ().
       num_rounds: Number of rounds t, () int32.
       step_size: C of the learner that made the state, ().
+      pool: Rows in use, if there is an index `params.rows`.
+      scores: Buffers that each round writes over.
     """
 
     params: linear.Params
@@ -45,6 +61,8 @@ class State(NamedTuple):
     conjugate: jax.Array
     num_rounds: jax.Array
     step_size: jax.Array | None = None
+    pool: touched.Pool | None = None
+    scores: Scores | None = None
 
 
 class Info(NamedTuple):
@@ -83,6 +101,8 @@ def learner(
     averaging: Literal["dual", "none"] = "dual",
     record: tuple[Literal["predicted", "squared_norm", "curvature"], ...] = (),
     label_cost: jax.typing.ArrayLike | None = None,
+    dual: Literal["sparse", "dense"] = "sparse",
+    capacity: Capacity | None = None,
     dtype: jnp.dtype = jnp.float32,
 ) -> Learner[State, Info, Sentence]:
     r"""Build the pair ``(init, update)``; both are pure.
@@ -100,9 +120,14 @@ def learner(
         label (S, S). The round then predicts the path of the greatest score plus cost,
         and :math:`\ell_t = [c_t - \langle W, \Delta\Phi^t\rangle]_+` with
         :math:`c_t` the cost of that path. None predicts with the scores alone.
+      dual: ``"sparse"`` keeps the first-order weights that a mistake has touched,
+        ``"dense"`` all K S (S + 1) of them. The entries are equal. Static.
+      capacity: Room of ``"sparse"`` at the start, as in `online.bol`. `loops.passes`
+        grows a full state by itself. Static.
       dtype: Type of the weights.
     """
     checks.positive(step_size=step_size)
+    checks.choice(("sparse", "dense"), dual=dual)
     checks.choice(("dual", "none"), averaging=averaging)
     for name in record:
         checks.choice(("predicted", "squared_norm", "curvature"), record=name)
@@ -110,27 +135,39 @@ def learner(
     def init(key: jax.Array, example: Sentence) -> State:
         check_dtype(dtype)
         del key  # nothing is random: the start is zero
+        room = (capacity or Capacity()) if dual == "sparse" else None
+        params, pool = _start(example, room, dtype)
+        sums = None
+        if averaging == "dual":
+            sums = jax.tree.map(jnp.zeros_like, _weights(params))
         return State(
-            params=linear.zeros(example.space, dtype),
-            sums=linear.zeros(example.space, dtype) if averaging == "dual" else None,
+            params=params,
+            sums=sums,
             conjugate=jnp.zeros((), dtype),
             num_rounds=jnp.zeros((), jnp.int32),
             step_size=jnp.asarray(step_size, dtype),
+            pool=pool,
+            scores=linear.buffers_for(params, example),
         )
 
     def update(state: State, example: Sentence) -> tuple[State, Info]:
-        scores = linear.scores(state.params, example, has_zero_row=True)
+        example = begun(state, example)
+        scores = linear.scores(
+            state.params, example, has_zero_row=True, buffers=state.scores
+        )
         example, predicted, differences, price = mistakes.predict(
             example, scores, label_cost
         )
+        state, own, differences = enter(state, example, scores, differences)
         step = mistakes.weighted(jnp.asarray(step_size, dtype), example)
-        moved = move(state, example, scores, differences, step)
+        moved = move(state, own, scores, differences, step)
         is_mistake = differences.num_positions > 0
         gain = jnp.where(is_mistake, step * price, 0)
         conjugate = state.conjugate + moved.growth
         square = None
         if "squared_norm" in record or "curvature" in record:
-            square = mistakes.squared_norm(example, differences)
+            by_feature = differences._replace(rows=None)
+            square = mistakes.squared_norm(example, by_feature)
         info = Info(
             loss=jnp.where(is_mistake, jax.nn.relu(price - moved.margin), 0),
             is_mistake=is_mistake,
@@ -148,9 +185,7 @@ def learner(
                 else None
             ),
         )
-        num_rounds = state.num_rounds + 1
-        ended = State(moved.params, moved.sums, conjugate, num_rounds, state.step_size)
-        return ended, info
+        return ended(state, moved, conjugate), info
 
     def wide() -> Any:
         from lowrank_jax.online.wide import linear as wide_linear
@@ -160,7 +195,110 @@ def learner(
             step_size=step_size, record=record, dtype=dtype
         )
 
-    return Learner(init, update, wide=wide)
+    return Learner(init, update, grow, wide=wide)
+
+
+def _start(
+    example: Sentence, room: Capacity | None, dtype: jnp.dtype
+) -> tuple[linear.Params, touched.Pool | None]:
+    """Return zero weights, and the pool of an index if entries are kept."""
+    space = example.space
+    if room is None or not space.first_order:
+        return linear.zeros(space, dtype), None
+    labels = space.num_labels
+    if room.num_slots is None and labels < 64:  # all slots of a sentence are scattered
+        room = room._replace(num_slots=7)
+    num_rows, num_pages = room.sizes(space, 2 * labels, dtype)
+    index, pool = touched.start(space, num_rows)
+    own = dataclasses.replace(
+        space,
+        num_features=num_rows - 1,
+        orders=tuple(order.replace("1", "") for order in space.orders),
+    )
+    params = linear.Params(None, None, None)
+    if space.zero_order or space.has_transitions:
+        params = linear.zeros(own, dtype)
+    first = blocks.zeros(
+        num_rows, labels, dtype, num_pages=num_pages, num_slots=room.slots_of(space)
+    )
+    return params._replace(first=first, rows=index), pool
+
+
+def _weights(params: linear.Params) -> linear.Params:
+    """Return the numbers that are averaged: no index, and of entries the values."""
+    if isinstance(params.first, blocks.Blocks):
+        params = params._replace(first=params.first.values)
+    return params._replace(rows=None)
+
+
+def begun(state: State, example: Sentence) -> Sentence:
+    """Return the sentence of the round; a full state does none, so it is empty."""
+    if state.pool is None:
+        return example
+    length = jnp.where(state.pool.is_full, 0, example.length)
+    return dataclasses.replace(example, length=length)
+
+
+def enter(
+    state: State,
+    example: Sentence,
+    scores: Scores,
+    differences: mistakes.Differences,
+) -> tuple[State, Sentence, mistakes.Differences]:
+    """Keep the buffers, and give rows to the features of mistakes or begin no round.
+
+    Returns:
+      The state, the sentence with the sizes of the tables, and the differences.
+    """
+    if state.scores is not None and state.scores.unary.shape == scores.unary.shape:
+        pairs = None if state.scores.pairwise is None else scores.pairwise
+        state = state._replace(scores=Scores(scores.unary, pairs))
+    if state.pool is None or state.params.rows is None:
+        return state, example, differences
+    assert isinstance(state.params.first, blocks.Blocks)
+    pool, rows, example, differences = entries.enter(
+        state.pool, state.params.rows, state.params.first, example, differences
+    )
+    params = state.params._replace(rows=rows)
+    return state._replace(params=params, pool=pool), example, differences
+
+
+def ended(state: State, moved: "Moved", conjugate: jax.Array) -> State:
+    """Return the state after a round; a round that was not begun does not count."""
+    one = jnp.ones((), jnp.int32)
+    if state.pool is not None:
+        one = (~state.pool.is_full).astype(jnp.int32)
+    return state._replace(
+        params=moved.params,
+        sums=moved.sums,
+        conjugate=conjugate,
+        num_rounds=state.num_rounds + one,
+    )
+
+
+def grow(state: State) -> State:
+    """Return the state with twice the rows or pages that a round fell short of.
+
+    A state that is not full is returned as it is. A function of the host, as the
+    shapes change.
+    """
+    params, sums, pool = state.params, state.sums, state.pool
+    if pool is None or not bool(pool.is_full):
+        return state
+    assert isinstance(params.first, blocks.Blocks) and params.rows is not None
+    num_rows, num_pages = entries.larger(pool, params.rows, params.first)
+    total = None if sums is None else sums.first
+    first, total = entries.grown(params.first, total, num_rows, num_pages)
+    if sums is not None:
+        zero = touched.grown(sums.zero, num_rows)
+        sums = sums._replace(zero=zero, first=total)
+    params = params._replace(
+        zero=touched.grown(params.zero, num_rows),
+        first=first,
+        rows=params.rows.at[-1].set(num_rows - 1),
+    )
+    pool = pool._replace(is_full=jnp.zeros((), bool))
+    return state._replace(params=params, sums=sums, pool=pool)
 
 
 class Moved(NamedTuple):
@@ -185,14 +323,16 @@ def move(
 
     def one(n: jax.Array, moved: Moved) -> Moved:
         here = mistakes.position(example, differences, n)
-        touched = mistakes.entries(here, space, dtype)
+        found = mistakes.entries(here, space, dtype)
         params, sums, growth = {}, {}, moved.growth
-        for name, entries in touched.items():
+        for name, one_table in found.items():
             total = None if moved.sums is None else getattr(moved.sums, name)
             table = getattr(moved.params, name)
-            params[name], sums[name], more = mistakes.add(
-                table, total, entries, step, weight
-            )
+            if isinstance(table, blocks.Blocks):
+                added = entries.add_measured(table, total, here, space, step, weight)
+            else:
+                added = mistakes.add(table, total, one_table, step, weight)
+            params[name], sums[name], more = added
             growth = growth + more
         return Moved(
             params=moved.params._replace(**params),
@@ -209,7 +349,13 @@ def move(
 
 def final_params(state: State) -> linear.Params:
     """Return the model to predict with, the average over rounds if it was kept."""
-    return average(state.params, state.sums, state.num_rounds)
+    if state.sums is None:
+        return state.params
+    mean = average(_weights(state.params), state.sums, state.num_rounds)
+    first = state.params.first
+    if isinstance(first, blocks.Blocks):
+        mean = mean._replace(first=first._replace(values=mean.first))
+    return mean._replace(rows=state.params.rows)
 
 
 def average(params: Tree, sums: Tree | None, num_rounds: jax.Array) -> Tree:

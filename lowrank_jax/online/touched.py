@@ -27,6 +27,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax.data.sequences import Space
+from lowrank_jax.models import blocks
 from lowrank_jax.online import mistakes
 from lowrank_jax.types import Sentence
 
@@ -140,11 +141,26 @@ def grown(table: Any, num_rows: int) -> Any:
     return jnp.concatenate([table[:-1], more, table[-1:]])
 
 
-def by_feature(params: Any) -> Any:
-    """Return a model with one row per feature, from one with an index or without."""
+def by_feature(params: Any, num_labels: int | None = None) -> Any:
+    """Return a model with one row per feature, from one with an index or without.
+
+    Args:
+      params: Model.
+      num_labels: S, for a linear model of first-order weights alone. Static.
+    """
     if params.rows is None:
         return params
     names = [name for name in ("table", "zero", "first") if hasattr(params, name)]
-    parts = {name: getattr(params, name) for name in names}
-    tables = {k: part[params.rows] for k, part in parts.items() if part is not None}
+    tables = {name: getattr(params, name) for name in names}
+    for name, part in tables.items():
+        if isinstance(part, blocks.Blocks):
+            if params.zero is not None:
+                num_labels = params.zero.shape[1]
+            elif params.transitions is not None:
+                num_labels = params.transitions.shape[0]
+            assert num_labels is not None, "`num_labels` is needed for such a model"
+            whole = blocks.dense(part.keys, part.values, params.rows, num_labels)
+            tables[name] = whole[:, :, : num_labels + 1]
+        elif part is not None:
+            tables[name] = part[params.rows]
     return params._replace(rows=None, **tables)

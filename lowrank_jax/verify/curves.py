@@ -188,8 +188,9 @@ def _dual_run(
 def _watched(name: str, num_labels: int) -> Learner:
     """Return a learner with exact numbers of its state instead of `Info`."""
     given: dict[str, Any] = {"averaging": "none", "dtype": jnp.float64}
+    given["dual"] = "dense"
     if name != "sp":
-        given |= {"variant": name.removeprefix("bol "), "dual": "dense"}
+        given["variant"] = name.removeprefix("bol ")
     if name == "bol paper":
         given["divisor"] = "global"
     learner = perceptron.learner(**given) if name == "sp" else bol.learner(**given)

@@ -31,7 +31,7 @@ def test_what_is_trimmed_and_packed_is_the_same_by_feature(share, dtype):
         assert len(found) == 1 + np.count_nonzero(index)
         assert found[rows].tobytes() == table[index].tobytes()
     weights = {"table": table, "scale": dtype(2), "rows": index}
-    again = compact.unpack(compact.pack(weights), len(index) - 1)
+    again = compact.unpack(compact.pack(weights), len(index) - 1, 3)
     assert again["table"].tobytes() == found.tobytes() and again["scale"] == 2
     assert again["rows"].dtype == np.int32
     np.testing.assert_array_equal(again["rows"], rows)
@@ -148,3 +148,65 @@ def test_an_index_that_no_program_wrote_is_not_used(sentences, tmp_path):
     far = np.full(tagger.encoder_.num_features + 1, 10**9, np.int32)
     rewritten(tmp_path / "m", lambda w: w.update(rows=far))
     assert "rows" not in Tagger.load(tmp_path / "m")._weights
+
+
+@pytest.fixture(scope="module", params=["sp", "mira with dev"])
+def linear(request, sentences):
+    train, test = sentences
+    tagger = Tagger(request.param.split()[0], num_passes=3, orders="both")
+    return tagger.fit(train, X_dev=test if "dev" in request.param else None), test
+
+
+def test_a_linear_model_by_its_entries_is_the_dense_one(linear, tmp_path, monkeypatch):
+    tagger, test = linear
+    weights = tagger._weights
+    assert len(weights["keys"]) == 1 + np.count_nonzero(weights["rows"])
+    assert len(weights["keys"]) < tagger.encoder_.num_features + 1
+    assert weights["pages"].shape[0] > 1  # some blocks do not fit into a record
+    long = by_feature(tagger)
+    assert "first" in long._weights
+    tagger.save(tmp_path / "short")
+    loaded = Tagger.load(tmp_path / "short")
+    for name, part in weights.items():
+        np.testing.assert_array_equal(loaded._weights[name], part)
+    for model in (tagger, loaded):
+        for most in (3e8, -1):  # in NumPy, then by the compiled program
+            monkeypatch.setattr("lowrank_jax.estimators.tagger.small._MOST_WORK", most)
+            np.testing.assert_array_equal(model.predict(test), long.predict(test))
+        assert model.top_features(4) == long.top_features(4)
+        np.testing.assert_allclose(
+            calibration._norm(model._weights), calibration._norm(long._weights)
+        )
+
+
+def test_training_goes_on_from_entries_of_a_folder(linear, sentences, tmp_path):
+    """Weights of a dense folder, as earlier versions wrote it, give the same."""
+    tagger, (train, _) = linear[0], sentences
+    by_feature(tagger).save(tmp_path / "long")
+    tagger.save(tmp_path / "short")
+    both = [Tagger.load(tmp_path / name) for name in ("short", "long")]
+    for one in both:
+        one.learner = tagger.learner
+        one.partial_fit(train)
+    short, long = (touched.by_feature(one.params_) for one in both)
+    for name in ("zero", "first"):
+        np.testing.assert_allclose(getattr(short, name), getattr(long, name), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        longer("entries"),
+        lambda w: w.update(places=-w["places"]),
+        lambda w: w.update(places=w["places"].astype(np.int32)),
+        lambda w: w.update(places=w["places"] * 100),
+        lambda w: w.update(entries=w["entries"] * np.float32(np.nan)),
+        lambda w: w.pop("places"),
+        lambda w: w.pop("entries"),
+    ],
+)
+def test_damaged_entries_are_refused(linear, tmp_path, change):
+    linear[0].save(tmp_path / "m")
+    rewritten(tmp_path / "m", change)
+    with pytest.raises(InputError, match=r"damaged|incomplete"):
+        Tagger.load(tmp_path / "m")

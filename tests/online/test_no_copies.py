@@ -23,6 +23,8 @@ def check(learner, orders):
     [
         (perceptron.learner(), ("0", "0")),
         (perceptron.learner(), ("01", "01")),
+        (perceptron.learner(dual="dense"), ("01", "01")),
+        (perceptron.learner(capacity=bol.Capacity(9_000, 700)), ("01", "01")),
         (mira.learner(), ("01", "01")),
         (bol.learner(), ("01", "01")),
         (bol.learner(start=0.5, capacity=bol.Capacity(9_000, 700)), ("01", "01")),

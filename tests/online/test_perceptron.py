@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lowrank_jax import loops, streams
-from lowrank_jax.online import mira, mistakes, perceptron
+from lowrank_jax.online import mira, mistakes, perceptron, touched
 from tests.online import twins
 from tests.online.tasks import random_task
 
@@ -27,6 +27,7 @@ def in_order(learner, sequences, num_passes):
 
 def weights_of(params, space):
     full = twins.empty(space)
+    params = touched.by_feature(params, space.num_labels)
     parts = [params.zero, params.first, params.transitions]
     cut = [slice(-1), slice(-1), slice(None)]
     return twins.Weights(
@@ -38,6 +39,7 @@ def weights_of(params, space):
 
 
 def assert_same_weights(params, expected, space, rtol=1e-10):
+    params = touched.by_feature(params, space.num_labels)
     for ours, theirs in zip(weights_of(params, space), expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=rtol)
     for part in (params.zero, params.first):

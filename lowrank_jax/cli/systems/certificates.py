@@ -93,6 +93,8 @@ class Certifier:
         settings, outcome = tagger.hyperparameters_, run.outcome
         params = tagger.params_ if self._comparator is None else self._comparator
         step_size = float(settings["step_size"])
+        if hasattr(params, "table"):
+            params = touched.by_feature(params)
         with jax.enable_x64(tagger.dtype == np.float64):
             stream: Any = run.job.stream
             if self._is_wide:
@@ -108,7 +110,7 @@ class Certifier:
                 outcome.state,
                 outcome.traces,
                 stream,
-                touched.by_feature(params),
+                params,
                 key=jax.random.key(run.job.seed),
                 hindsight=self.arguments.certify == "hindsight",
             )

@@ -17,7 +17,7 @@ import numpy as np
 from lowrank_jax import loops, streams
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.estimators.tagger import compact, small
-from lowrank_jax.online import touched
+from lowrank_jax.estimators.tagger.model import arrays_of
 
 __all__ = ["calibration_error", "fit_temperature", "fold_temperature"]
 
@@ -119,12 +119,7 @@ def fold_temperature(
         for index in range(num_passes):
             order = loops.pass_order(key, index, rest.size)
             state, _ = rounds.run(state, rest[order])
-        found = touched.by_feature(jax.jit(final_params)(state))
-        mine = {
-            name: np.asarray(array)
-            for name, array in found._asdict().items()
-            if array is not None
-        }
+        mine = arrays_of(jax.jit(final_params)(state))
         mine |= {k: v for k, v in weights.items() if k == "barred"}
         temperature = fit_temperature(mine, _take(sequences, held_out))
         logs.append(np.log(temperature * _norm(weights) / max(_norm(mine), 1e-30)))
@@ -135,8 +130,11 @@ def _norm(weights: small.Weights) -> float:
     """Return the Euclidean norm of the 0-order weights, else of all weights."""
     if "table" in weights:
         return float(np.linalg.norm(np.ravel(compact.read(weights))))
-    table = weights.get("zero", weights.get("first"))
-    return 1.0 if table is None else float(np.linalg.norm(np.ravel(table)))
+    if "zero" in weights:
+        return float(np.linalg.norm(np.ravel(weights["zero"])))
+    names = [name for name in ("first", "slots", "pages") if name in weights]
+    parts = [float(np.linalg.norm(np.ravel(weights[name]))) for name in names]
+    return float(np.hypot(*parts)) if len(parts) == 2 else sum(parts, 0.0) or 1.0
 
 
 def _take(sequences: Sequences, indices: np.ndarray) -> Sequences:

@@ -13,10 +13,12 @@ import numpy as np
 
 from lowrank_jax import loops, metrics, streams
 from lowrank_jax.checks import InputError
+from lowrank_jax.data import records
 from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.data.sequences import Sequences, check_weights
 from lowrank_jax.estimators import base, learners, training
 from lowrank_jax.estimators.tagger import compact
+from lowrank_jax.estimators.tagger.model import arrays_of, params_of
 
 __all__ = ["Fit", "Run", "fit", "go_on", "train"]
 
@@ -261,8 +263,11 @@ def go_on(
                     f"the folder of a {tagger.learner} model has no state to go on "
                     "from; take sp or mira, or train on all data."
                 )
-            wide = _wider(tagger.params_, first.params, num_features)
-            state = first._replace(params=wide)
+            if first.pool is not None:
+                state = _restored(first, compact.by_entries(tagger._weights))
+            else:
+                wide = _wider(tagger.params_, first.params, num_features)
+                state = first._replace(params=wide)
             num_before = 0
         start = _wider(state, first, num_features)
     tagger.encoder_ = encoder
@@ -280,8 +285,11 @@ def go_on(
 
 
 def _by_feature(params: Any) -> Any:
-    """Return weights with one row per feature, of fixed shapes in every pass."""
-    if params.rows is None:
+    """Return weights with one row per feature, of fixed shapes in every pass.
+
+    Weights by their entries would be too large: they stay as they are.
+    """
+    if params.rows is None or isinstance(getattr(params, "first", None), tuple):
         return params
     from lowrank_jax.online import touched
 
@@ -289,12 +297,15 @@ def _by_feature(params: Any) -> Any:
 
 
 def _kept(last: Any, best: Any) -> Any:
-    """Return the weights to keep: of touched features alone if the model is bilinear.
+    """Return the weights to keep: of touched features alone, but for a mean of W.
 
     Args:
       last: Weights after the last pass, with the index of all touched features.
       best: Weights of the best pass by feature; None takes the last.
     """
+    if isinstance(getattr(last, "first", None), tuple):
+        given = last if best is None else best
+        return params_of("linear", compact.trim(arrays_of(given)))
     if last.rows is None or not hasattr(last, "table"):
         found = _by_feature(last) if best is None else best
         return jax.tree.map(jnp.asarray, found)
@@ -318,6 +329,47 @@ def _first_state(learner: Any, sequences: Sequences, seed: int) -> Any:
     stream = streams.sentences.stream(sequences)
     key = jax.random.split(jax.random.key(seed))[0]
     return jax.jit(lambda key, s: learner.init(key, s.example(0)))(key, stream)
+
+
+def _restored(first: Any, weights: Mapping[str, np.ndarray]) -> Any:
+    """Return a first state with the weights of a folder, by their entries.
+
+    Args:
+      first: State before the first round, with tables of touched features.
+      weights: Arrays of the model by name.
+    """
+    from lowrank_jax.models import blocks
+    from lowrank_jax.online import touched
+
+    index, table = weights["rows"], first.params.first
+    used, num_rows = len(weights["keys"]) - 1, table.keys.shape[0]
+    num_rows = max(num_rows, -(-(used + 2) // 16) * 16)
+    names = ("keys", "slots", "pages")
+    found = records.listed(*(weights[name] for name in names))
+    size, num_slots = table.values.pages.shape[1], table.keys.shape[1] - 1
+    made = records.build(found, num_rows, size, num_slots)
+    number = len(made.pages)
+    room = max(table.values.pages.shape[0] - number, 1)
+    pages = np.pad(made.pages, ((0, room), (0, 0)))
+    params = first.params
+    zero = params.zero
+    if zero is not None:
+        zero = touched.grown(zero, num_rows) if len(zero) < num_rows else zero
+        zero = zero.at[:used].set(weights["zero"][:used])
+    rows = params.rows.at[: len(index) - 1].set(index[:-1]).at[-1].set(num_rows - 1)
+    values = blocks.Part(jnp.asarray(made.slots), jnp.asarray(pages))
+    pages_in_use = jnp.array(number, jnp.int32)
+    entries = blocks.Blocks(jnp.asarray(made.keys), values, pages_in_use)
+    params = params._replace(zero=zero, first=entries, rows=rows)
+    if params.transitions is not None:
+        params = params._replace(transitions=jnp.asarray(weights["transitions"]))
+    sums = first.sums
+    if sums is not None:
+        more = jax.tree.map(jnp.zeros_like, values)
+        total = None if zero is None else jnp.zeros_like(zero)
+        sums = sums._replace(zero=total, first=more)
+    pool = first.pool._replace(num_rows=jnp.array(used, jnp.int32))
+    return first._replace(params=params, sums=sums, pool=pool)
 
 
 def _wider(old: Any, first: Any, num_features: int) -> Any:

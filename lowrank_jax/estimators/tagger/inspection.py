@@ -10,6 +10,7 @@ import numpy as np
 
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError
+from lowrank_jax.data import records
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.estimators.tagger import compact, small
 
@@ -179,9 +180,11 @@ def explain(
 def _label_weights(weights: Weights, num_labels: int) -> np.ndarray:
     """Return (K + 1, S): 0-order weights, or means over the previous label."""
     if "zero" in weights:
-        return weights["zero"]
+        return compact.read(weights, name="zero")
     if "first" in weights:
         return weights["first"][:, :, :num_labels].mean(axis=2)
+    if "keys" in weights:
+        return _means(weights, num_labels)
     if "table" not in weights:
         return np.zeros((1, num_labels))
     zero, left, right = small.split(weights["table"], num_labels)
@@ -191,10 +194,21 @@ def _label_weights(weights: Weights, num_labels: int) -> np.ndarray:
     return compact.read(dict(weights) | {"table": zero})
 
 
+def _means(weights: Weights, num_labels: int) -> np.ndarray:
+    """Return (K + 1, S): means over the previous label of weights by their entries."""
+    names = ("keys", "slots", "pages")
+    found = records.listed(*(weights[name] for name in names))
+    current, previous = np.divmod(found.places, -(-(num_labels + 1) // 8) * 8)
+    inside = previous < num_labels
+    sums = np.zeros((len(weights["keys"]), num_labels))
+    np.add.at(sums, (found.rows[inside], current[inside]), found.values[inside])
+    return (sums / num_labels)[weights["rows"]]
+
+
 def _block(weights: Weights, feature: int, num_labels: int) -> np.ndarray:
     """Return the (S, S + 1) weights of a feature on pairs of labels."""
-    if "first" in weights:
-        return weights["first"][feature]
+    if "table" not in weights:
+        return compact.blocks(weights, np.array([[feature]]), num_labels)[0]
     _, left, right = small.split(compact.read(weights, feature), num_labels)
     return weights["scale"] * np.einsum("rs,rp->sp", left, right)
 
@@ -206,8 +220,8 @@ def _parts(
     space = sequences.space
     part = np.zeros(space.num_labels)
     if column in space.zero_order:
-        is_linear = "table" not in weights
-        row = weights["zero"][feature] if is_linear else compact.read(weights, feature)
+        name = "table" if "table" in weights else "zero"
+        row = compact.read(weights, feature, name)
         part = part + row[: space.num_labels]
     if column in space.first_order:
         part = part + _block(weights, feature, space.num_labels)[:, before]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Params = linear.Params | bilinear.Params
 
-__all__ = ["TaggerModel", "num_parameters"]
+__all__ = ["TaggerModel", "arrays_of", "num_parameters", "params_of"]
 
 _KIND = "tagger"
 
@@ -106,12 +106,12 @@ class TaggerModel(Estimator):
     def params_(self) -> "Params":
         """Weights of `models.linear` or `models.bilinear`, on the device."""
         if self.__dict__.get("_params") is None:
-            self._params = _params(self.model, self._weights)
+            self._params = params_of(self.model, self._weights)
         return self._params
 
     @params_.setter
     def params_(self, params: "Params") -> None:
-        self._params, self._weights = params, _arrays(params)
+        self._params, self._weights = params, arrays_of(params)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what a copy needs; the weights as NumPy arrays."""
@@ -204,11 +204,11 @@ class TaggerModel(Estimator):
             kind = AttributeEncoder if "attributes" in about["encoder"] else Encoder
             encoder = kind.from_arrays(arrays["vocabulary"], about["encoder"])
             stored = arrays["weights"]
-            if about["model"] == "bilinear":
-                stored = compact.unpack(stored, encoder.space.num_features)
+            space = encoder.space
+            stored = compact.unpack(stored, space.num_features, space.num_labels)
             names = _FIELDS[about["model"]] & stored.keys()
             weights = {name: stored[name] for name in sorted(names)}
-            _check_weights(folder, about["model"], weights, encoder.space)
+            _check_weights(folder, about["model"], weights, space)
             checks.choice(tuple(learners.FORMATS), format=about["format"])
             tagger = cls.from_params(
                 encoder=encoder,
@@ -296,7 +296,7 @@ class TaggerModel(Estimator):
           sequences: Sentences from `features`.
           params: Weights; None takes the weights of this model.
         """
-        weights = self._weights if params is None else _arrays(params)
+        weights = self._weights if params is None else arrays_of(params)
         weights = weights | self._bars()
         if small.is_small(weights, sequences):
             return small.predict(weights, sequences)
@@ -338,7 +338,7 @@ class TaggerModel(Estimator):
 
 #: Arrays of the two models, as `models.linear.Params` and `models.bilinear.Params`.
 _FIELDS = {
-    "linear": {"zero", "first", "transitions"},
+    "linear": {"zero", "first", "transitions", "rows", "keys", "slots", "pages"},
     "bilinear": {"table", "transitions", "scale", "rows"},
 }
 
@@ -356,11 +356,16 @@ def _check_weights(
         if weights["table"].shape[-1] < 2 * labels + stride:
             raise ValueError(f"too few columns for {labels} labels")
     else:
+        rows = len(weights["keys"]) if "keys" in weights else rows
         shapes |= {"zero": (rows, labels)} if space.zero_order else {}
-        shapes |= {"first": (rows, labels, labels + 1)} if space.first_order else {}
+        if "keys" in weights:  # first-order weights by their entries
+            shapes |= {"slots": weights["keys"].shape, "pages": (None, None)}
+        elif space.first_order:
+            shapes["first"] = (rows, labels, labels + 1)
     if space.has_transitions:
         shapes["transitions"] = (labels, labels + 1)
-    weights = {name: part for name, part in weights.items() if name != "rows"}
+    left_out = ("rows", "keys")
+    weights = {name: part for name, part in weights.items() if name not in left_out}
     if set(weights) != set(shapes) or len({w.dtype for w in weights.values()}) > 1:
         raise ValueError(f"the arrays {', '.join(sorted(weights))}")
     check_arrays(folder, weights, shapes)
@@ -375,13 +380,16 @@ def _check_weights(
         raise ValueError("weights so large that scores overflow")
 
 
-def _arrays(params: Any) -> dict[str, np.ndarray]:
-    """Return the arrays of a model by name."""
-    found = params._asdict().items()
-    return {name: np.asarray(array) for name, array in found if array is not None}
+def arrays_of(params: Any) -> dict[str, np.ndarray]:
+    """Return the arrays of a model by name; entries (`models.blocks`) take three."""
+    found = params._asdict()
+    if isinstance(found.get("first"), tuple):
+        blocks = found.pop("first")
+        found |= {"keys": blocks.keys, **blocks.values._asdict()}
+    return {name: np.asarray(part) for name, part in found.items() if part is not None}
 
 
-def _params(model: str, weights: Mapping[str, np.ndarray]) -> Any:
+def params_of(model: str, weights: Mapping[str, np.ndarray]) -> Any:
     """Put weights on the device."""
     import jax
     import jax.numpy as jnp
@@ -392,6 +400,10 @@ def _params(model: str, weights: Mapping[str, np.ndarray]) -> Any:
     needs_x64 = any(array.dtype == np.float64 for array in weights.values())
     with jax.enable_x64(needs_x64):
         fields = {name: jnp.asarray(array) for name, array in weights.items()}
+        if "keys" in fields:
+            values = models.blocks.Part(fields["slots"], fields["pages"])
+            number = jnp.array(len(fields["pages"]), jnp.int32)
+            fields["first"] = models.blocks.Blocks(fields["keys"], values, number)
     return kind(**{name: fields.get(name) for name in kind._fields})
 
 

@@ -176,11 +176,11 @@ def position_scores(
         pairs *= weights["scale"]
     elif "zero" in weights:
         for t in space.zero_order:
-            unary += times(weights["zero"][ids[:, t]], t)
-    if "first" in weights:
-        pairs = np.zeros((len(ids), num_labels, num_labels + 1), dtype)
-        for t in space.first_order:
-            pairs += times(weights["first"][ids[:, t]], t)
+            unary += times(compact.read(weights, ids[:, t], "zero"), t)
+    if "first" in weights or "keys" in weights:
+        columns = list(space.first_order)
+        own = None if values is None else values[:, columns]
+        pairs = compact.blocks(weights, ids[:, columns], num_labels, own)
     shared = weights.get("transitions")
     if shared is None:
         shared = np.zeros((num_labels, num_labels + 1), dtype)
@@ -287,7 +287,7 @@ def _k_best(
 
 
 def _has_pairs(weights: Weights) -> bool:
-    return "table" in weights or "first" in weights
+    return not {"table", "first", "keys"}.isdisjoint(weights)
 
 
 def _work(weights: Weights, sequences: Sequences) -> float:

@@ -36,7 +36,8 @@ from lowrank_jax.online import entries, mistakes, touched
 from lowrank_jax.online.bol import block as bol_block
 from lowrank_jax.online.bol import maps, paper, paper_global
 from lowrank_jax.online.bol.average import final_params
-from lowrank_jax.online.bol.state import Capacity, State, grow, theta, variant_of
+from lowrank_jax.online.bol.state import State, grow, theta, variant_of
+from lowrank_jax.online.entries import Capacity
 from lowrank_jax.types import Learner, Sentence, check_dtype, fingerprint
 
 __all__ = [
@@ -302,14 +303,8 @@ def _enter(
     if state.pool is None or state.params.rows is None:
         return state, example, differences
     assert isinstance(state.blocks, entries.Blocks)
-    num_touched = differences.num_positions * len(example.space.first_order)
-    pool, rows, example, differences = touched.enter(
-        state.pool,
-        state.params.rows,
-        example,
-        differences,
-        num_rows=state.params.table.shape[0],
-        is_short=entries.is_short(state.blocks, num_touched),
+    pool, rows, example, differences = entries.enter(
+        state.pool, state.params.rows, state.blocks, example, differences
     )
     params = state.params._replace(rows=rows)
     return state._replace(params=params, pool=pool), example, differences
@@ -381,10 +376,11 @@ def _start(
     block_sums: Any = None
     index, pool = None, None
     if room is not None:
-        rows, num_pages = room.sizes(space, rank, dtype)
+        columns = bilinear.width(labels, rank) + labels
+        rows, num_pages = room.sizes(space, columns, dtype)
         index, pool = touched.start(space, rows)
         blocks = entries.zeros(
-            rows, labels, dtype, num_pages=num_pages, num_slots=room.num_slots
+            rows, labels, dtype, num_pages=num_pages, num_slots=room.slots_of(space)
         )
         block_sums = jax.tree.map(jnp.zeros_like, blocks.values)
     else:
@@ -417,8 +413,8 @@ def _start(
         )
         params = params._replace(table=params.table.at[:-1, labels:].set(ones))
     elif variant == "block":
-        columns = bol_block.prior_columns(labels, rank, prior)
-        params = params._replace(table=params.table.at[:-1, labels:].set(columns))
+        prior_row = bol_block.prior_columns(labels, rank, prior)
+        params = params._replace(table=params.table.at[:-1, labels:].set(prior_row))
     if variant == "paper" and divisor == "block":
         pair = paper.start(rows, labels, prior)
     elif variant == "paper":

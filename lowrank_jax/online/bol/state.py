@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import Scores
 from lowrank_jax.linalg import max_tree
 from lowrank_jax.models import bilinear
@@ -13,33 +12,8 @@ from lowrank_jax.online import entries, touched
 from lowrank_jax.online.bol import block as bol_block
 from lowrank_jax.online.bol import paper, paper_global
 
-__all__ = ["Capacity", "State", "grow", "num_labels_of", "theta", "variant_of"]
+__all__ = ["State", "grow", "num_labels_of", "theta", "variant_of"]
 __dir__ = __all__.copy
-
-
-class Capacity(NamedTuple):
-    """Room of a sparse dual at the start; the result does not depend on it.
-
-    Attributes:
-      num_features: Number of touched features; None takes as many as 80 MB hold.
-      num_pages: Number of blocks with many entries; None takes as many as 24 MB hold.
-      num_slots: Number of entries that a block has before it needs a page.
-    """
-
-    num_features: int | None = None
-    num_pages: int | None = None
-    num_slots: int = entries.SLOTS
-
-    def sizes(self, space: Space, rank: int, dtype: jnp.dtype) -> tuple[int, int]:
-        """Return the numbers of rows and pages."""
-        labels, size = space.num_labels, jnp.dtype(dtype).itemsize
-        numbers = bilinear.width(labels, rank) + labels + 2 * (1 + self.num_slots)
-        row_bytes = numbers * size + 4 * (1 + self.num_slots)
-        num_rows = touched.num_rows_for(space, row_bytes, self.num_features)
-        num_pages = self.num_pages
-        if num_pages is None:
-            num_pages = 24_000_000 // (2 * size * labels * bilinear.stride(labels))
-        return num_rows, min(max(num_pages, 1), num_rows) + 1
 
 
 class State(NamedTuple):
@@ -112,12 +86,7 @@ def grow(state: State) -> State:
     if pool is None or not bool(pool.is_full):
         return state
     assert isinstance(blocks, entries.Blocks) and rows is not None
-    num_rows, num_pages = blocks.keys.shape[0], blocks.values.pages.shape[0]
-    left = num_rows - 1 - int(pool.num_rows), num_pages - int(blocks.num_pages)
-    if num_rows - 2 < rows.shape[0] - 1 and left[0] * num_pages <= left[1] * num_rows:
-        num_rows = 2 * num_rows
-    else:
-        num_pages = 2 * num_pages
+    num_rows, num_pages = entries.larger(pool, rows, blocks)
 
     def more(part: Any) -> Any:
         return touched.grown(part, num_rows)

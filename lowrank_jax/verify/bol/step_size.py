@@ -137,7 +137,7 @@ def _averaged_perceptron(effort: Effort) -> Certificate:
     labels: Any = rng.integers(0, 3, (count, window)).astype(np.int32)
     lengths: Any = rng.integers(1, window + 1, count).astype(np.int32)
     sentences = streams.Stacked(Sentence(ids, labels, lengths, space=space))
-    learner = perceptron.learner(step_size=0.5, dtype=jnp.float64)
+    learner = perceptron.learner(step_size=0.5, dual="dense", dtype=jnp.float64)
 
     def update(state: perceptron.State, sentence: Sentence) -> tuple:
         state, _ = learner.update(state, sentence)
