@@ -13,7 +13,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.linalg import mirror
 from lowrank_jax.models import bilinear, linear
-from lowrank_jax.online import bcd, bol, mira, mirror_descent, perceptron
+from lowrank_jax.online import bcd, bol, mira, mirror_descent, perceptron, touched
 from tests.online.tasks import random_task
 
 ORDERS = ("01", "0", "1")
@@ -138,14 +138,15 @@ def test_rounds_of_the_perceptron_are_those_of_the_dense_twin():
     """BOL-B2 and DR-B4 with any P(x)."""
     sequences = valued(has_transitions=True, shared=True)
     state, trace = run("sp", sequences)
-    sums = [np.zeros(part.shape) for part in state.params[:3]]
+    params = touched.by_feature(state.params)
+    sums = [np.zeros(part.shape) for part in params[:3]]
     for t, move in enumerate(moves(sequences, trace)):
         np.testing.assert_allclose(trace.margin[t], inner(sums, move), atol=1e-10)
         np.testing.assert_allclose(trace.squared_norm[t], inner(move, move), atol=1e-10)
         sums = [a + b for a, b in zip(sums, move, strict=True)]
         size = inner(sums, sums) / 2
         np.testing.assert_allclose(trace.conjugate[t], size, rtol=1e-10)
-    for part, expected in zip(state.params[:3], sums, strict=True):
+    for part, expected in zip(params[:3], sums, strict=True):
         np.testing.assert_allclose(part, expected, atol=1e-12)
     assert int(trace.is_mistake.sum()) > 5
 
