@@ -364,8 +364,7 @@ def _check_weights(
             shapes["first"] = (rows, labels, labels + 1)
     if space.has_transitions:
         shapes["transitions"] = (labels, labels + 1)
-    left_out = ("rows", "keys")
-    weights = {name: part for name, part in weights.items() if name not in left_out}
+    weights = {k: part for k, part in weights.items() if k not in ("rows", "keys")}
     if set(weights) != set(shapes) or len({w.dtype for w in weights.values()}) > 1:
         raise ValueError(f"the arrays {', '.join(sorted(weights))}")
     check_arrays(folder, weights, shapes)
