@@ -30,6 +30,7 @@ NAMES = (
     "tm-fig3",
     "tm-fig4",
     "bench-sequence",
+    "bench-wide",
     "bench-certify",
     "bench-sblr",
     "bench-eeg",

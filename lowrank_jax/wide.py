@@ -150,7 +150,7 @@ class Runner:
             began = time.perf_counter()
             program = self.program(shapes, given)
             ready = time.perf_counter()
-            first = jnp.asarray(start, jnp.int32)
+            first = self._put(jnp.asarray(start, jnp.int32), PartitionSpec())
             self.state, self.buffers[shapes], infos = program(
                 self.state, self.buffers[shapes], self.stream, given, first
             )
@@ -248,7 +248,8 @@ class Runner:
             )
         program = jax.jit(run, donate_argnums=(0, 1))
         if not jax.config.jax_disable_jit:  # type: ignore[attr-defined]
-            program = program.lower(*given, jnp.zeros((), jnp.int32)).compile()
+            first = self._put(jnp.zeros((), jnp.int32), PartitionSpec())
+            program = program.lower(*given, first).compile()
         self.compiled[key] = program
         return program
 
