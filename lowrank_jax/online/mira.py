@@ -144,6 +144,7 @@ def learner(
     def wide() -> Any:
         from lowrank_jax.online.wide import mira as wide_mira
 
+        mistakes.refuse_cost(label_cost)
         return wide_mira.mira_rounds(
             max_step_size=max_step_size, cost=cost, decoding=decoding, dtype=dtype
         )

@@ -35,7 +35,8 @@ def learner_of(module):
 
 def trained(module, mesh):
     """Return the trace, the model and the dual after two passes."""
-    given = {"key": jax.random.key(SEED), "num_passes": 2, "batch_size": BATCH, "mesh": mesh}
+    given = {"key": jax.random.key(SEED), "num_passes": 2, "batch_size": BATCH}
+    given["mesh"] = mesh
     state, trace = loops.train(learner_of(module), task(module), **given)
     params = touched.by_feature(module.final_params(state))
     dual = bol.theta(state) if module is bol else state.params
