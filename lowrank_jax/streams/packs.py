@@ -228,7 +228,8 @@ def plan(
     batch_count = np.where(size > 0, batch_count, 0)
     whole = (first, n, np.cumsum(batch_count) - batch_count, batch_count, size)
     first, n, batch_first, batch_count, size = (x.astype(np.int32) for x in whole)
-    return Plan(token, back, first, n, *batch, batch_first, batch_count, size)
+    flat = batch[0], batch[1], batch[2]
+    return Plan(token, back, first, n, *flat, batch_first, batch_count, size)
 
 
 def share_room(shapes: Layout) -> int:
