@@ -52,7 +52,9 @@ class Counts:
         default_factory=list
     )
     scatter_loops: list[tuple[str, int]] = dataclasses.field(default_factory=list)
-    by_source: dict[str, float] = dataclasses.field(default_factory=collections.Counter)
+    by_source: dict[str, float] = dataclasses.field(
+        default_factory=lambda: collections.defaultdict(float)
+    )
 
 
 def count(text: str, *, is_gpu: bool, trips: dict[str, float] | None = None) -> Counts:
