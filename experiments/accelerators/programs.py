@@ -227,7 +227,7 @@ def _predict_batch(name: str) -> Callable[[Shapes], Program]:
         ids = _array(682, 24, 19, dtype=jnp.int32)
 
         def one(params: Any, ids: jax.Array, lengths: jax.Array) -> jax.Array:
-            return labelling._predict_padded(model, params, ids, lengths, space)
+            return labelling._predict_padded(model, params, ids, lengths, space, None)
 
         return Program(one, (params, ids, _array(682, dtype=jnp.int32)), 682)
 
