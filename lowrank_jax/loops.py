@@ -236,7 +236,9 @@ def is_wide(batch_size: int | str | tuple[int, ...], num_devices: int = 1) -> bo
       batch_size: Number of examples per update, or a schedule, as in `passes`.
       num_devices: Number of devices.
     """
-    from lowrank_jax.streams import packs
+    if batch_size == 1:
+        return num_devices > 1
+    from lowrank_jax.streams import packs  # rounds of one sentence need no more files
 
     return packs.check_schedule(batch_size)[-1] > 1 or num_devices > 1
 

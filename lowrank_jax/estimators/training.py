@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import numpy as np
 
-from lowrank_jax import loops, sharding
+from lowrank_jax import loops
 from lowrank_jax.checks import InputError
 from lowrank_jax.store import checkpoint
 from lowrank_jax.store.files import CHECKPOINT
@@ -348,6 +348,11 @@ def _passes(
         assert job.on_rounds is not None
         looks.append({"num_rounds": num_rounds, **job.on_rounds(state)})
 
+    mesh = None
+    if job.num_devices > 1:
+        from lowrank_jax import sharding  # one device needs no more files
+
+        mesh = sharding.mesh(job.num_devices)
     return loops.passes(
         job.learner,
         job.stream,
@@ -358,7 +363,7 @@ def _passes(
         every=job.every,
         on_rounds=look if job.on_rounds is not None else None,
         batch_size=job.batch_size,
-        mesh=None if job.num_devices == 1 else sharding.mesh(job.num_devices),
+        mesh=mesh,
     )
 
 
