@@ -47,12 +47,12 @@ class Cells:
     """Cells of one run in a file.
 
     Attributes:
-      num_kept: Number of cells that an earlier session left.
+      num_kept: Number of cells that an earlier start left.
       path: The file. It is written after each new cell.
     """
 
     def __init__(self, path: pathlib.Path, scale: str, *, is_fresh: bool) -> None:
-        """Read the cells of an earlier session.
+        """Read the cells of an earlier start.
 
         Args:
           path: File of the cells. It need not be there.
@@ -68,7 +68,7 @@ class Cells:
             "scale": scale,
             "sources": sources(),
             "seconds": 0.0,
-            "sessions": 1,
+            "starts": 1,
             "load": _load(),
         }
         if path.exists() and not is_fresh:
@@ -83,7 +83,7 @@ class Cells:
             head, cells = dict(kept["head"]), dict(kept["cells"])
             old_scale, old_sources = str(head["scale"]), dict(head["sources"])
             head["seconds"] += 0.0
-            head["sessions"] += 1
+            head["starts"] += 1
             head["load"] = max(head["load"], _load())
         except (ValueError, KeyError, TypeError):
             raise InputError(
@@ -120,14 +120,14 @@ class Cells:
 
     @property
     def seconds(self) -> float:
-        """Seconds of all sessions."""
+        """Seconds of all starts."""
         return self._before + time.perf_counter() - self._began
 
     def facts(self) -> dict[str, Any]:
         """Return what a kept result says of its run."""
         return {
             "seconds": self.seconds,
-            "sessions": self._head["sessions"],
+            "starts": self._head["starts"],
             "load": self._head["load"],
             "sources": self._head["sources"],
         }

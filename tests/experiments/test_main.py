@@ -94,7 +94,7 @@ def test_an_interrupted_experiment_resumes_where_it_stopped(toy, run, tmp_path):
     found = json.loads((tmp_path / "bol-toy.json").read_text())
     assert found["rows"] == [[n, {str(n): "row"}] for n in range(3)]
     assert found["command"] == "python -m experiments bol-toy --scale small"
-    assert found["sessions"] == 2 and found["seconds"] > 0
+    assert found["starts"] == 2 and found["seconds"] > 0
     assert found["sources"] == cells.sources() and found["machine"]["num_cores"]
     assert found["verdicts"][0]["verdict"] == "holds"
     assert (tmp_path / "bol-toy.md").read_text() == "3 rows\n"
