@@ -26,7 +26,7 @@ from lowrank_jax.estimators import labelling
 from lowrank_jax.linalg.svt import singular_values, svt, truncated_svt
 from lowrank_jax.models.tensor import Shape, mode_sizes
 from lowrank_jax.streams.matrices import Labelled
-from lowrank_jax.theory.bol.regret import regret_certificate
+from lowrank_jax.theory.bol.regret import Rounds, regret_certificate
 
 __all__ = ["PROGRAMS", "Program", "Shapes", "shapes_of"]
 
@@ -106,7 +106,8 @@ def _shapes(tree: Any) -> Any:
     return jax.eval_shape(lambda part: part, tree)
 
 
-def _array(*shape: int, dtype: Any = jnp.float32) -> jax.ShapeDtypeStruct:
+def _array(*shape: int, dtype: Any = jnp.float32) -> Any:
+    """Return a shape, which stands where an array is declared."""
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
@@ -148,16 +149,15 @@ def _padded(
     return build
 
 
-def _lists(learner: Callable[[Any], Any]) -> Callable[[Shapes], Program]:
-    def build(shapes: Shapes) -> Program:
-        return _round(learner(shapes.lists), shapes.lists, {})
-
-    return build
+def _rerank(shapes: Shapes) -> Program:
+    return _round(online.rerank.learner(), shapes.lists, {})
 
 
-def _tensor(stream: Any) -> Any:
-    sizes = mode_sizes(stream.num_features, 2)
-    return online.tensor_mira.learner(shape=Shape(sizes), step="bcd")
+def _tensor(shapes: Shapes) -> Program:
+    shape = Shape(mode_sizes(shapes.lists.num_features, 2))
+    # A tensor learner takes ids as cells, and the tensor has some cells more.
+    cells = dataclasses.replace(shapes.lists, num_features=shape.num_cells)
+    return _round(online.tensor_mira.learner(shape=shape, step="bcd"), cells, {})
 
 
 def _whole(
@@ -314,18 +314,17 @@ def _regret(shapes: Shapes) -> Program:
     del shapes
     each = _array(SENTENCES)
 
-    def function(margin: Any, is_mistake: Any, losses: Any, numbers: Any) -> Any:
+    def function(trace: Rounds, losses: jax.Array, numbers: jax.Array) -> Any:
         return regret_certificate(
-            margin,
-            is_mistake,
+            trace,
             step_size=1.0,
             conjugate=numbers[0],
             comparator_losses=losses,
             comparator_penalty=numbers[1],
         )
 
-    given = (each, _array(SENTENCES, dtype=bool), each, _array(2))
-    return Program(function, given, 0)
+    trace = Rounds(each, _array(SENTENCES, dtype=bool), each, each, each)
+    return Program(function, (trace, each, _array(2)), 0)
 
 
 #: Name of each program to the function that builds it.
@@ -351,8 +350,8 @@ PROGRAMS: dict[str, Callable[[Shapes], Program]] = {
         )
         for number in (64, 256)
     },
-    "online.rerank, a round": _lists(lambda lists: online.rerank.learner()),
-    "online.tensor_mira, a round": _lists(_tensor),
+    "online.rerank, a round": _rerank,
+    "online.tensor_mira, a round": _tensor,
     "batch.crf, gradient": _gradient,
     "batch.crf l2, an iteration": _whole(
         lambda shapes: shapes.lanes, batch.crf.learner, SENTENCES

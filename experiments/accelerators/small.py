@@ -21,7 +21,8 @@ from lowrank_jax.online import padded
 SPACE = Space(8000, 5, ("01",) * 3, False)
 
 
-def _array(*shape: int, dtype: Any = jnp.float32) -> jax.ShapeDtypeStruct:
+def _array(*shape: int, dtype: Any = jnp.float32) -> Any:
+    """Return a shape, which stands where an array is declared."""
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
