@@ -111,10 +111,10 @@ def run(setup: Setup) -> Result:
     rows |= _encoding(X, y)
     setup.say(f"encoding: {rows}")
     errors = [_errors(name, train, test) for name in ("sp", "bol")]
-    theirs = rows["train, sklearn-crfsuite"]
+    peer = rows["train, sklearn-crfsuite"]
     ratios = {
-        "train, filled cache / sklearn-crfsuite": rows["train, filled cache"] / theirs,
-        "train, empty cache / sklearn-crfsuite": rows["train, empty cache"] / theirs,
+        "train, filled cache / sklearn-crfsuite": rows["train, filled cache"] / peer,
+        "train, empty cache / sklearn-crfsuite": rows["train, empty cache"] / peer,
         "encode dicts / python-crfsuite": rows["encode dicts"]
         / rows["encode dicts, python-crfsuite"],
     }

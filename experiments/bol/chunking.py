@@ -11,6 +11,7 @@ shipped template ``entities`` makes the columns, and CRFsuite gets the same feat
 """
 
 import dataclasses
+import functools
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,7 +93,9 @@ def entities(
     template = read_template("entities")
     found = {}
     for name in ("sp", "mira"):
-        settings = {"decoding": "cost", "max_step_size": 0.01} if name == "mira" else {}
+        settings: dict[str, Any] = {}
+        if name == "mira":
+            settings = {"decoding": "cost", "max_step_size": 0.01}
         tagger = Tagger(name, num_passes, template, seed=seed, **settings).fit(train)
         found[name] = 100 * tagger.score(test)
     encoder, sequences = Encoder.fit_transform(train, template)
@@ -126,19 +129,15 @@ def run(setup: Setup) -> Result:
     rest, held_out = split(train, 0.9, HELD_OUT_SEED)
     curves = {}
     for name in names:
-        curves[name] = setup.cell(
-            f"held out: {name}", lambda n=name: choose(n, rest, held_out, num_passes)
-        )
+        score = functools.partial(choose, name, rest, held_out, num_passes)
+        curves[name] = setup.cell(f"held out: {name}", score)
         setup.say(f"{name}: best {max(curves[name]):.2f} on the held-out tenth")
     chosen = max(curves, key=lambda name: max(curves[name]))
     passes = 1 + int(np.argmax(curves[chosen]))
     scores = []
     for seed in range(num_seeds):
-        scores.append(
-            setup.cell(
-                f"test: {seed}", lambda s=seed: final(chosen, train, test, passes, s)
-            )
-        )
+        once = functools.partial(final, chosen, train, test, passes, seed)
+        scores.append(setup.cell(f"test: {seed}", once))
         setup.say(f"{chosen}, {passes} passes, seed {seed}: F1 {scores[-1]['f1']:.2f}")
     result: Result = {"held_out": curves, "chosen": chosen, "passes": passes}
     result |= {"test": scores, "num_held_out": held_out.num_sentences}
@@ -147,11 +146,11 @@ def run(setup: Setup) -> Result:
         corpus = proper_nouns(data.read_conll(brown))
         size = 9000 if setup.is_full else 300
         order = np.random.default_rng(0).permutation(corpus.num_sentences)
-        parts = [corpus.take(order[:size]), corpus.take(order[size : size + size // 4])]
+        train = corpus.take(order[:size])
+        test = corpus.take(order[size : size + size // 4])
+        found = functools.partial(entities, train, test, num_passes)
         result["entities"] = [
-            setup.cell(
-                f"entities: {seed}", lambda s=seed: entities(*parts, num_passes, s)
-            )
+            setup.cell(f"entities: {seed}", functools.partial(found, seed))
             for seed in range(num_seeds)
         ]
     return result

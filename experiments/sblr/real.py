@@ -184,7 +184,9 @@ def run(setup: Setup) -> Result:
 
 def _scored(protocol: Protocol, case: Case, is_full: bool) -> dict[str, Any]:
     """Return the truth of each method's answers on the test part, and its choice."""
-    task, ranks, found = case.task, {}, {}
+    task = case.task
+    ranks: dict[str, int] = {}
+    found: dict[str, Any] = {}
     wanted = methods(
         has_line=protocol.has_line,
         is_many=int(task.codes.max()) > 1,

@@ -142,9 +142,9 @@ def objects(
         groups = np.full((len(x), 41), -1)
         for row in groups:
             row[rng.permutation(41)[:4]] = np.arange(4) % 2
-        groups = groups.ravel()
+        folds = groups.ravel()
         matrices = x.reshape(-1, size, size)
-        yield _case(matrices, codes, groups >= 0, groups, np.arange(len(codes)))
+        yield _case(matrices, codes, folds >= 0, folds, np.arange(len(codes)))
 
 
 def spectra(place: Any, *, subjects: tuple[int, ...] = (1, 2, 3)) -> Iterator[Case]:

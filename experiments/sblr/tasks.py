@@ -189,8 +189,13 @@ def _held_out(
                 labelled, points, folds, rank=rank, chunk_size=CHUNK
             )
         else:
-            how = {"penalty": method.penalty, "max_iterations": method.max_iterations}
-            scores = convex_scores(labelled, points, folds, **how)
+            scores = convex_scores(
+                labelled,
+                points,
+                folds,
+                penalty=method.penalty,
+                max_iterations=method.max_iterations,
+            )
         parts.append(scores)
     return _joined(method, parts, len(groups[0][0]))
 
