@@ -323,8 +323,15 @@ def train(
       batch_size: Number of examples per update, as in `passes`.
       mesh: Devices, as in `passes`.
     """
-    traces, settings = [], {"batch_size": batch_size, "mesh": mesh}
-    for done in passes(learner, stream, key=key, num_passes=num_passes, **settings):
+    traces = []
+    for done in passes(
+        learner,
+        stream,
+        key=key,
+        num_passes=num_passes,
+        batch_size=batch_size,
+        mesh=mesh,
+    ):
         traces.append(done.trace)
         if on_pass is not None:
             on_pass(done)

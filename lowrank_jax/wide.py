@@ -79,6 +79,7 @@ def passes(
 
         asked = ask(first_pass) if first_pass < num_passes else None
         for index in range(first_pass, num_passes):
+            assert asked is not None
             began = time.perf_counter()
             shapes, plan = asked.result()
             waited = time.perf_counter() - began
@@ -246,7 +247,7 @@ class Runner:
                 out_specs=(self.specs, own, whole),
                 check_vma=False,  # loops begin with constants, the same everywhere
             )
-        program = jax.jit(run, donate_argnums=(0, 1))
+        program: Any = jax.jit(run, donate_argnums=(0, 1))
         if not jax.config.jax_disable_jit:  # type: ignore[attr-defined]
             first = self._put(jnp.zeros((), jnp.int32), PartitionSpec())
             program = program.lower(*given, first).compile()

@@ -51,7 +51,8 @@ def check(params: Any, space: Space) -> None:
     for name, shape in shapes.items():
         part = getattr(params, name)
         if isinstance(part, blocks.Blocks):  # entries, by row
-            part, shape = part.keys, (rows, part.keys.shape[1])
+            part = part.keys
+            shape = (rows, part.shape[1])
         if part is not None and part.shape != shape:
             raise InputError(
                 f"`{name}` of the comparator must have shape {shape} for these data, "

@@ -20,7 +20,7 @@ from lowrank_jax.certify import comparator as of_sentences
 from lowrank_jax.checks import InputError
 from lowrank_jax.linalg.mirror import MirrorMap, frobenius, support_spectrum
 from lowrank_jax.models import linear
-from lowrank_jax.online import mirror_descent
+from lowrank_jax.online import mirror_descent, touched
 from lowrank_jax.theory.bol.regret import AlongRounds, along_rounds
 from lowrank_jax.types import Stream
 
@@ -58,6 +58,8 @@ def chain(
             "A certificate needs the predictions of the run: build the learner with "
             "record=('predicted',)."
         )
+    if isinstance(comparator, linear.Params):
+        comparator = touched.by_feature(comparator, state.theta.shape[1])
     given = margins(comparator, stream, order, trace)
     _check_dual(state, trace, stream, order)
     dtype = state.conjugate.dtype
@@ -169,9 +171,15 @@ def penalty(map: MirrorMap, comparator: jax.Array | linear.Params) -> jax.Array:
         )
     if not isinstance(comparator, linear.Params):
         return map.biconjugate(jnp.asarray(comparator))
-    assert comparator.first is not None
-    first = jax.vmap(map.biconjugate)(comparator.first[:-1]).sum()
+    first = jax.vmap(map.biconjugate)(_blocks(comparator)[:-1]).sum()
     return first + _half_squares(comparator)
+
+
+def _blocks(params: linear.Params) -> jax.Array:
+    """Return the first-order weights of U, a block for each feature."""
+    first = touched.by_feature(params).first
+    assert first is not None
+    return first
 
 
 _NUM_BLOCKS = 64  # of sentences, whose penalty is tried: those of the largest U
@@ -189,10 +197,10 @@ def _check_penalty(
     :math:`\Theta`, and any one that breaks it is a proof. `_best_gap` seeks one.
     """
     if isinstance(comparator, linear.Params):
-        assert comparator.first is not None
-        sizes = np.square(np.asarray(comparator.first[:-1])).sum((1, 2))
+        first = _blocks(comparator)
+        sizes = np.square(np.asarray(first[:-1])).sum((1, 2))
         places = np.argsort(-sizes)[:_NUM_BLOCKS].astype(np.int32)
-        u, theta = comparator.first[places], state.theta[places]
+        u, theta = first[places], state.theta[places]
     else:
         u, theta = jnp.asarray(comparator)[None], state.theta[None]
     assert map.biconjugate is not None

@@ -108,10 +108,9 @@ def conjugate(state: bol.State | perceptron.State) -> Conjugate:
         read off the state.
     """
     if isinstance(state, perceptron.State):
-        values = state.params.first
-        if isinstance(values, entries.Blocks):
-            values = values.values
-        parts = jax.tree.leaves(state.params._replace(first=values, rows=None))
+        zero, first, transitions, _ = state.params
+        weights = first.values if isinstance(first, entries.Blocks) else first
+        parts = jax.tree.leaves((zero, weights, transitions))
         return Conjugate(sum(squares(part) for part in parts) / 2, None, "sp", 1)
     is_block = state.sigma is None and not isinstance(state.pair, paper_global.Pair)
     variant = "block" if is_block else bol.variant_of(state)

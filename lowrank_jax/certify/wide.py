@@ -71,11 +71,11 @@ def wide_regret(
     comparator.check(params, corpus.space)
     ended = conjugate(state)
     margins = np.zeros(len(order))
-    margins[moved] = runs.margins_of(
-        params, corpus, order[moved], trace.predicted[moved]
-    )
+    predicted = np.asarray(trace.predicted)
+    margins[moved] = runs.margins_of(params, corpus, order[moved], predicted[moved])
     penalty = runs.penalty_of(params, corpus.space, ended)
-    step, margin = (part.astype(np.float64) for part in (trace.step_size, trace.margin))
+    step = np.asarray(trace.step_size, np.float64)
+    margin = np.asarray(trace.margin, np.float64)
     losses = np.maximum(1 - margins, 0)
     with jax.enable_x64(True):
         found = theory.wide_certificate(
@@ -112,7 +112,8 @@ def _check(
 ) -> None:
     """Raise `InputError` unless the trace, the data and the state are of one run."""
     assert trace.predicted is not None
-    here, owner = audit.differences(corpus, order[moved], trace.predicted[moved])
+    predicted = np.asarray(trace.predicted)
+    here, owner = audit.differences(corpus, order[moved], predicted[moved])
     is_wrong = here.labels[:, 0] != here.labels[:, 1]
     wrong = np.bincount(owner, weights=is_wrong, minlength=len(moved))
     is_other = wrong != np.asarray(trace.num_wrong)[moved]
@@ -123,7 +124,7 @@ def _check(
             f"wrong labels where sentence {int(order[place])} of these data has "
             f"{int(wrong[is_other.argmax()])}: give the data and the key of the run."
         )
-    step = trace.step_size.astype(np.float64)[moved][owner]
+    step = np.asarray(trace.step_size, np.float64)[moved][owner]
     eps = float(np.finfo(trace.margin.dtype).eps)
     for table, (index, total, size) in zip(
         spectrum.dual(state), _sums(corpus, here, step), strict=True

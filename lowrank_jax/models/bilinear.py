@@ -39,7 +39,7 @@ from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import Scores
 from lowrank_jax.linalg import spectra
 from lowrank_jax.linalg.forms import by_platform
-from lowrank_jax.models import linear
+from lowrank_jax.models import blocks, linear
 from lowrank_jax.models.blocks import stride
 from lowrank_jax.streams import sentences
 from lowrank_jax.types import Sentence
@@ -166,10 +166,15 @@ def truncated(params: linear.Params, rank: int) -> Params:
     """Return the linear model with each first-order block cut to a rank, by an SVD.
 
     Args:
-      params: Model with first-order weights.
+      params: Model with first-order weights, not by their entries.
       rank: Rank of the blocks, at most the number of labels. Static.
     """
     assert params.first is not None
+    if isinstance(params.first, blocks.Blocks):
+        raise checks.InputError(
+            "`params` has first-order weights by their entries: give "
+            "online.touched.by_feature(params)."
+        )
     labels = params.first.shape[1]
     checks.whole(rank=rank)
     checks.at_most(labels, rank=rank)

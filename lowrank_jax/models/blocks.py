@@ -151,11 +151,12 @@ def _scattered(where: jax.Array, values: jax.Array, size: int) -> jax.Array:
     """
     if len(where) <= 32:
         line = jnp.zeros((size,), values.dtype)
-        lines = [
-            line.at[here].add(own, mode="promise_in_bounds")
-            for here, own in zip(where, values, strict=True)
-        ]
-        return jnp.stack(lines)
+        return jnp.stack(
+            [
+                line.at[here].add(own, mode="promise_in_bounds")
+                for here, own in zip(where, values, strict=True)
+            ]
+        )
     lane = jnp.arange(len(where), dtype=jnp.int32)[:, None]
     lines = jnp.zeros((len(where), size), values.dtype)
     return lines.at[lane, where].add(values, mode="promise_in_bounds")

@@ -27,6 +27,7 @@ from lowrank_jax.streams import sentences
 from lowrank_jax.types import Sentence
 
 __all__ = [
+    "Buffers",
     "Params",
     "buffers_for",
     "dtype_of",
@@ -45,6 +46,13 @@ class Params(NamedTuple):
     first: jax.Array | blocks.Blocks | None  # (K + 1, S, S + 1)  first-order weights
     transitions: jax.Array | None  # (S, S + 1)  label transitions
     rows: jax.Array | None = None  # (K + 1,) int32, the row of each feature
+
+
+class Buffers(NamedTuple):
+    """Scores of an earlier sentence, for `scores` to write over."""
+
+    unary: jax.Array  # (window, S)
+    pairwise: jax.Array | None  # (window, S, ...), or None without first order
 
 
 def zeros(space: Space, dtype: jnp.dtype) -> Params:
@@ -173,7 +181,7 @@ def scores(
     sentence: Sentence,
     *,
     has_zero_row: bool = False,
-    buffers: Scores | None = None,
+    buffers: Buffers | None = None,
 ) -> Scores:
     """Score all labels and label pairs of one sentence. Differentiable in `params`.
 
@@ -186,29 +194,30 @@ def scores(
         write over. Then the scores are not differentiable.
     """
 
-    def group(params: Params, *here: jax.Array) -> tuple[jax.Array, jax.Array | None]:
+    def group(params: Params, *here: jax.Array) -> Buffers:
         found = positions(
             params, here[0], sentence.space, *here[1:], has_zero_row=has_zero_row
         )
         if params.first is None:  # the transitions serve all positions
-            return found
-        return tuple(with_transitions(params, *found))
+            return Buffers(*found)
+        return Buffers(*with_transitions(params, *found))
 
     given = group, params, sentence.feature_ids, sentence.length
     if buffers is None or buffers.unary.shape[0] != sentence.labels.shape[0]:
         unary, pairwise = sentences.fill(*given, sentence.values)
     else:
-        unary, pairwise = sentences.refill(*given, tuple(buffers), sentence.values)
+        unary, pairwise = sentences.refill(*given, buffers, sentence.values)
     if params.first is None:
         return with_transitions(params, unary, None)
+    assert pairwise is not None
     return Scores(unary, pairwise)
 
 
-def buffers_for(params: Params, sentence: Sentence) -> Scores:
+def buffers_for(params: Params, sentence: Sentence) -> Buffers:
     """Return zeros that `scores` of sentences in the same window may write over.
 
     Without first-order weights the scores of pairs need no buffer: they are None.
     """
     found = jax.eval_shape(lambda: scores(params, sentence, has_zero_row=True))
     unary, pairwise = (jnp.zeros(part.shape, part.dtype) for part in found)
-    return Scores(unary, None if params.first is None else pairwise)
+    return Buffers(unary, None if params.first is None else pairwise)

@@ -218,7 +218,7 @@ def _start(
             "never holds the whole move of a block."
         )
     params = linear.zeros(space, dtype)
-    assert params.first is not None
+    assert isinstance(params.first, jax.Array)
     theta = jnp.zeros_like(params.first)
     block = jnp.zeros(theta.shape[1:], dtype)
     params = params._replace(first=theta.at[:-1].set(map.weights(block)[None]))
@@ -285,7 +285,7 @@ def _sentence(
         new = jnp.where(jnp.isnan(old), old, new)  # written after read: no copy
         growth = jnp.where(first_of_its_kind(ids), new - old, 0).sum()
         weights = jnp.where(is_feature[:, None, None], jax.vmap(map.weights)(theta), 0)
-        assert tables.params.first is not None
+        assert isinstance(tables.params.first, jax.Array)
         first = tables.params.first.at[ids].set(weights, mode="promise_in_bounds")
         values = tables.values.at[ids].set(new, mode="promise_in_bounds")
         return tables._replace(

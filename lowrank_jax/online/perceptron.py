@@ -33,6 +33,7 @@ __all__ = [
     "Capacity",
     "Info",
     "State",
+    "Sums",
     "average",
     "final_params",
     "grow",
@@ -41,6 +42,14 @@ __all__ = [
 __dir__ = __all__.copy
 
 Tree = TypeVar("Tree")
+
+
+class Sums(NamedTuple):
+    """Lazy sums of the weights; of entries there is one sum each."""
+
+    zero: jax.Array | None
+    first: jax.Array | blocks.Part | None
+    transitions: jax.Array | None
 
 
 class State(NamedTuple):
@@ -57,12 +66,12 @@ class State(NamedTuple):
     """
 
     params: linear.Params
-    sums: linear.Params | None
+    sums: Sums | None
     conjugate: jax.Array
     num_rounds: jax.Array
     step_size: jax.Array | None = None
     pool: touched.Pool | None = None
-    scores: Scores | None = None
+    scores: linear.Buffers | None = None
 
 
 class Info(NamedTuple):
@@ -224,11 +233,11 @@ def _start(
     return params._replace(first=first, rows=index), pool
 
 
-def _weights(params: linear.Params) -> linear.Params:
+def _weights(params: linear.Params) -> Sums:
     """Return the numbers that are averaged: no index, and of entries the values."""
-    if isinstance(params.first, blocks.Blocks):
-        params = params._replace(first=params.first.values)
-    return params._replace(rows=None)
+    first = params.first
+    values = first.values if isinstance(first, blocks.Blocks) else first
+    return Sums(params.zero, values, params.transitions)
 
 
 def begun(state: State, example: Sentence) -> Sentence:
@@ -252,7 +261,7 @@ def enter(
     """
     if state.scores is not None and state.scores.unary.shape == scores.unary.shape:
         pairs = None if state.scores.pairwise is None else scores.pairwise
-        state = state._replace(scores=Scores(scores.unary, pairs))
+        state = state._replace(scores=linear.Buffers(scores.unary, pairs))
     if state.pool is None or state.params.rows is None:
         return state, example, differences
     assert isinstance(state.params.first, blocks.Blocks)
@@ -288,6 +297,7 @@ def grow(state: State) -> State:
     assert isinstance(params.first, blocks.Blocks) and params.rows is not None
     num_rows, num_pages = entries.larger(pool, params.rows, params.first)
     total = None if sums is None else sums.first
+    assert total is None or isinstance(total, blocks.Part)
     first, total = entries.grown(params.first, total, num_rows, num_pages)
     if sums is not None:
         zero = touched.grown(sums.zero, num_rows)
@@ -305,7 +315,7 @@ class Moved(NamedTuple):
     """Weights after ``W + step * dPhi``, with the margin and the growth of F*."""
 
     params: linear.Params
-    sums: linear.Params | None
+    sums: Sums | None
     margin: jax.Array  # ()  <W_{t-1}, dPhi>
     growth: jax.Array  # ()  F*(W_t) - F*(W_{t-1})
 
@@ -324,15 +334,20 @@ def move(
     def one(n: jax.Array, moved: Moved) -> Moved:
         here = mistakes.position(example, differences, n)
         found = mistakes.entries(here, space, dtype)
-        params, sums, growth = {}, {}, moved.growth
+        params: dict[str, Any] = {}
+        sums: dict[str, Any] = {}
+        growth = moved.growth
         for name, one_table in found.items():
             total = None if moved.sums is None else getattr(moved.sums, name)
             table = getattr(moved.params, name)
             if isinstance(table, blocks.Blocks):
-                added = entries.add_measured(table, total, here, space, step, weight)
+                params[name], sums[name], more = entries.add_measured(
+                    table, total, here, space, step, weight
+                )
             else:
-                added = mistakes.add(table, total, one_table, step, weight)
-            params[name], sums[name], more = added
+                params[name], sums[name], more = mistakes.add(
+                    table, total, one_table, step, weight
+                )
             growth = growth + more
         return Moved(
             params=moved.params._replace(**params),
@@ -352,10 +367,12 @@ def final_params(state: State) -> linear.Params:
     if state.sums is None:
         return state.params
     mean = average(_weights(state.params), state.sums, state.num_rounds)
-    first = state.params.first
-    if isinstance(first, blocks.Blocks):
-        mean = mean._replace(first=first._replace(values=mean.first))
-    return mean._replace(rows=state.params.rows)
+    first = mean.first
+    if isinstance(first, blocks.Part):
+        assert isinstance(state.params.first, blocks.Blocks)
+        whole = state.params.first._replace(values=first)
+        return linear.Params(mean.zero, whole, mean.transitions, state.params.rows)
+    return linear.Params(mean.zero, first, mean.transitions, state.params.rows)
 
 
 def average(params: Tree, sums: Tree | None, num_rounds: jax.Array) -> Tree:

@@ -5,10 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowrank_jax import loops, streams
-from lowrank_jax.certify import comparator, spectrum
+from lowrank_jax import checks, loops, streams
+from lowrank_jax.certify import comparator, mirror, spectrum
 from lowrank_jax.data.sequences import Sequences, Space
-from lowrank_jax.models import blocks, linear
+from lowrank_jax.linalg.mirror import frobenius
+from lowrank_jax.models import bilinear, blocks, linear
 from lowrank_jax.online import entries, mira, perceptron, touched
 from lowrank_jax.store import checkpoint
 from tests.online.bol.test_sparse import stream
@@ -98,6 +99,10 @@ def test_a_model_by_its_entries_is_the_comparator_that_the_dense_one_is():
             for p in (params, plain)
         ]
         np.testing.assert_allclose(one, other, rtol=1e-10)
+    one, other = [mirror.penalty(frobenius(), p) for p in (params, plain)]
+    np.testing.assert_allclose(one, other, rtol=1e-10)
+    with pytest.raises(checks.InputError, match="by_feature"):
+        bilinear.truncated(params, 1)
 
 
 def test_a_run_that_grew_equals_one_that_did_not_and_resumes(tmp_path):

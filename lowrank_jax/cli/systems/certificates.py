@@ -98,14 +98,14 @@ class Certifier:
         with jax.enable_x64(tagger.dtype == np.float64):
             stream: Any = run.job.stream
             if self._is_wide:
-                found = certify.wide_regret(
+                wide = certify.wide_regret(
                     outcome.state,
                     outcome.traces,
                     stream,
-                    touched.by_feature(params),
+                    params,
                     key=jax.random.key(run.job.seed),
                 )
-                return self._wide(found, tagger, outcome, began)
+                return self._wide(wide, tagger, outcome, began)
             found = certify.regret(
                 outcome.state,
                 outcome.traces,

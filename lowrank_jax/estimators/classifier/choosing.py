@@ -198,7 +198,7 @@ class _Fits(NamedTuple):
         for done, (i, fold) in enumerate(np.ndindex(sweeps.shape), start=1):
             fixed, numbers = self.given._replace(rank=ranks[i]).split()
             here = numbers | dict(zip(NAMES, strengths[i, fold].tolist(), strict=True))
-            weights = self.weights[fold].astype(dtype)
+            weights: Any = self.weights[fold].astype(dtype)
             part = self.labelled._replace(weights=weights)
             problem = part, here, None, fixed, self.most
             params, _, sweeps[i, fold] = alive(problem, solve(*problem))

@@ -272,7 +272,7 @@ def _scaled(
         objective += l2 / 2 * sizes**2 * (part**2).sum()
     best = int(np.argmin(objective))
     size = sizes[best].astype(unit.left.dtype)
-    none = np.zeros(len(unit.left), unit.left.dtype)
+    none: Any = np.zeros(len(unit.left), unit.left.dtype)
     return Params(size * unit.left, size * unit.right, none), float(objective[best])
 
 
@@ -286,8 +286,8 @@ def _result(problem: _Problem, lane: _Lane, rank: int) -> tuple[Params, bcpd.Inf
         )
 
     rows = [_info(problem, lane, step) for step in lane.steps]
-    trace = bcpd.Info(*(np.asarray(column) for column in zip(*rows, strict=True)))
-    return cut(lane.params), trace
+    columns: list[Any] = [np.asarray(column) for column in zip(*rows, strict=True)]
+    return cut(lane.params), bcpd.Info(*columns)
 
 
 def _info(problem: _Problem, lane: _Lane, step: dict[str, Any]) -> bcpd.Info:
@@ -320,14 +320,16 @@ def _info(problem: _Problem, lane: _Lane, step: dict[str, Any]) -> bcpd.Info:
         "stationarity": np.sqrt(sum(gap**2 for gap in gaps)),
         "balance": np.abs(in_left.sum(1) - in_right.sum(1)).max(),  # DR-S4
     }
-    return bcpd.Info(
-        **{name: dtype.type(value) for name, value in numbers.items()},
-        num_trials=np.int32(2),
-        num_zero=np.int32(is_zero(new).sum()),
-        left_support=np.int32((new.left != 0).sum()),
-        right_support=np.int32((new.right != 0).sum()),
-        converged=np.bool_(step["converged"]),
-    )
+    counts = {
+        "num_trials": 2,
+        "num_zero": is_zero(new).sum(),
+        "left_support": (new.left != 0).sum(),
+        "right_support": (new.right != 0).sum(),
+    }
+    found: dict[str, Any] = {k: dtype.type(value) for k, value in numbers.items()}
+    found |= {k: np.int32(value) for k, value in counts.items()}
+    found["converged"] = np.bool_(step["converged"])
+    return bcpd.Info(**found)
 
 
 def _distance(x: np.ndarray, gradient: np.ndarray, l1: float, l2: float) -> float:

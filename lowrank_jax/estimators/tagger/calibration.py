@@ -134,7 +134,7 @@ def _norm(weights: small.Weights) -> float:
         return float(np.linalg.norm(np.ravel(weights["zero"])))
     names = [name for name in ("first", "slots", "pages") if name in weights]
     parts = [float(np.linalg.norm(np.ravel(weights[name]))) for name in names]
-    return float(np.hypot(*parts)) if len(parts) == 2 else sum(parts, 0.0) or 1.0
+    return float(np.hypot(parts[0], parts[1]) if len(parts) == 2 else sum(parts)) or 1.0
 
 
 def _take(sequences: Sequences, indices: np.ndarray) -> Sequences:

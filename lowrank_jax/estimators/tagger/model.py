@@ -398,7 +398,7 @@ def params_of(model: str, weights: Mapping[str, np.ndarray]) -> Any:
     kind = getattr(models, model).Params
     needs_x64 = any(array.dtype == np.float64 for array in weights.values())
     with jax.enable_x64(needs_x64):
-        fields = {name: jnp.asarray(array) for name, array in weights.items()}
+        fields: dict[str, Any] = {k: jnp.asarray(v) for k, v in weights.items()}
         if "keys" in fields:
             values = models.blocks.Part(fields["slots"], fields["pages"])
             number = jnp.array(len(fields["pages"]), jnp.int32)

@@ -289,9 +289,11 @@ def learner(
         from lowrank_jax.online.wide import bol as wide_bol
 
         mistakes.refuse_cost(label_cost)
-        chosen = {"variant": variant, "averaging": averaging, "dual": dual}
-        chosen |= {"num_power_steps": num_power_steps, "step_size": step_size}
-        return wide_bol.rounds(**chosen, record=record, dtype=dtype)
+        chosen: dict[str, Any] = {"variant": variant, "averaging": averaging}
+        chosen |= {"dual": dual, "num_power_steps": num_power_steps}
+        return wide_bol.rounds(
+            **chosen, step_size=step_size, record=record, dtype=dtype
+        )
 
     return Learner(init, update, grow, wide)
 

@@ -96,6 +96,7 @@ def rounds(
         step = base.step_of(
             is_mistake.sum(dtype=jnp.int32), jnp.asarray(step_size, dtype)
         )
+        assert state.pool is not None
         is_done = ~state.pool.is_full
         size = jnp.where(is_done, plan.size[index], 0)
         # The mean of W is over what the rounds predicted with (DR-B13).

@@ -1,6 +1,6 @@
 """Wide rounds of `online.perceptron`; see `online.wide`."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -9,13 +9,15 @@ from jax import lax
 from lowrank_jax import checks
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.models import bilinear, linear
-from lowrank_jax.online import mistakes
+from lowrank_jax.online import mistakes, perceptron
 from lowrank_jax.online import wide as base
 from lowrank_jax.online.wide import share
 from lowrank_jax.streams import packs, sentences
 
 __all__ = ["perceptron_rounds"]
 __dir__ = __all__.copy
+
+Weights = TypeVar("Weights", linear.Params, perceptron.Sums)
 
 
 def perceptron_rounds(
@@ -112,17 +114,17 @@ def decode(
 
 def move(
     params: linear.Params,
-    sums: linear.Params | None,
+    sums: perceptron.Sums | None,
     stream: sentences.Stream,
     found: share.Found,
     step: jax.Array,
     weight: jax.Array,
-) -> tuple[linear.Params, linear.Params | None, jax.Array]:
+) -> tuple[linear.Params, perceptron.Sums | None, jax.Array]:
     """Add ``step * G`` to the weights, and ``weight * G`` to their lazy sums."""
 
     def one(n: jax.Array, carry: tuple) -> tuple:
-        here = found.position(stream, n)
-        return add(*carry, here, stream.space, step, weight)
+        here, (params, sums, growth) = found.position(stream, n), carry
+        return add(params, sums, growth, here, stream.space, step, weight)
 
     zero = jnp.zeros((), step.dtype)
     first = jnp.zeros((), jnp.int32)
@@ -130,14 +132,14 @@ def move(
 
 
 def add(
-    params: linear.Params,
-    sums: linear.Params | None,
+    params: Weights,
+    sums: perceptron.Sums | None,
     growth: jax.Array,
     here: mistakes.Position,
     space: Space,
     step: jax.Array,
     weight: jax.Array,
-) -> tuple[linear.Params, linear.Params | None, jax.Array]:
+) -> tuple[Weights, perceptron.Sums | None, jax.Array]:
     """Add the difference of one place to the weights, their sums and the conjugate."""
     for name, entries in mistakes.entries(here, space, step.dtype).items():
         total = None if sums is None else getattr(sums, name)

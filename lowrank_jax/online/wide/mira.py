@@ -20,6 +20,7 @@ from lowrank_jax.data.sequences import Space
 from lowrank_jax.models import linear
 from lowrank_jax.online import mistakes
 from lowrank_jax.online import wide as base
+from lowrank_jax.online.perceptron import Sums
 from lowrank_jax.online.wide import linear as wide_linear
 from lowrank_jax.online.wide import share
 from lowrank_jax.streams import packs, sentences
@@ -204,11 +205,11 @@ def _solve(
 
 
 def _each(
-    sums: linear.Params, stream: sentences.Stream, found: share.Found, weight: jax.Array
-) -> linear.Params:
+    sums: Sums, stream: sentences.Stream, found: share.Found, weight: jax.Array
+) -> Sums:
     """Add each difference to the lazy sums, with the weight of its sentence."""
 
-    def one(n: jax.Array, sums: linear.Params) -> linear.Params:
+    def one(n: jax.Array, sums: Sums) -> Sums:
         here = found.position(stream, n)
         own = weight[found.owner[found.where[n]]]
         zero = jnp.zeros((), weight.dtype)

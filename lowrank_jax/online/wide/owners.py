@@ -26,20 +26,20 @@ class Owner(NamedTuple):
 
     axis: str | None
     num_devices: int
-    index: jax.Array  # () int32
+    number: jax.Array  # () int32
 
     @classmethod
     def of(cls, axis: str | None, num_devices: int) -> "Owner":
         """Return the device that runs this program."""
         zero = jnp.zeros((), jnp.int32)
-        index = zero if axis is None else lax.axis_index(axis).astype(jnp.int32)
-        return cls(axis, num_devices, index)
+        number = zero if axis is None else lax.axis_index(axis).astype(jnp.int32)
+        return cls(axis, num_devices, number)
 
     def local(self, rows: jax.Array, num_rows: int) -> jax.Array:
         """Return the places of rows in the tables of this device."""
         if self.axis is None:
             return rows
-        is_mine = (rows % self.num_devices == self.index) & (rows < num_rows - 1)
+        is_mine = (rows % self.num_devices == self.number) & (rows < num_rows - 1)
         return jnp.where(is_mine, rows // self.num_devices, _room(num_rows, self) - 1)
 
     def mine(
@@ -60,8 +60,8 @@ class Owner(NamedTuple):
             is_listed = place < listed.num_first
             is_at = own[:, None] % self.num_devices == devices[None]
             is_at = is_at & is_listed[:, None]
-            is_mine = is_at[:, self.index] if self.axis is not None else is_at[:, 0]
-            at = numbers[self.index] - 1 + jnp.cumsum(is_mine, dtype=jnp.int32)
+            is_mine = is_at[:, self.number] if self.axis is not None else is_at[:, 0]
+            at = numbers[self.number] - 1 + jnp.cumsum(is_mine, dtype=jnp.int32)
             at = jnp.where(is_mine, at, found.shape[0])
             found = found.at[at].set(own, mode="drop")
             return found, numbers + is_at.sum(axis=0, dtype=jnp.int32)
@@ -70,7 +70,7 @@ class Owner(NamedTuple):
         num_steps = (listed.num_first + _ROWS - 1) // _ROWS
         numbers = jnp.zeros((self.num_devices,), jnp.int32)
         found, numbers = lax.fori_loop(zero, num_steps, one, (buffer, numbers))
-        return found, numbers[self.index], numbers.max()
+        return found, numbers[self.number], numbers.max()
 
     def together(
         self, ids: jax.Array, columns: jax.Array

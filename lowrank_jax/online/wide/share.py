@@ -6,7 +6,7 @@ whole batch in the order of the pass.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -135,7 +135,7 @@ def find(
     count = jnp.where(is_off, zero, plan.batch_count[index])
     size, first = shapes.batch_tokens, plan.batch_first[index]
 
-    def cut(part: jax.Array) -> jax.Array:
+    def cut(part: np.ndarray | jax.Array) -> jax.Array:
         return lax.dynamic_slice_in_dim(part, first, size)
 
     token, place, owner = cut(plan.batch_token), cut(plan.place), cut(plan.owner)
@@ -248,11 +248,11 @@ def trace(stream: sentences.Stream, plan: packs.Plan, infos: base.Info) -> base.
     num_rounds, size = infos.num_wrong.shape
     done = plan.size[:num_rounds]
     is_sentence = np.arange(size)[None] < done[:, None]
-    steps = infos.step_size
+    steps = np.asarray(infos.step_size)
     if steps.ndim == 1:
         steps = np.broadcast_to(steps[:, None], is_sentence.shape)
-    kept = [part[is_sentence] for part in infos[:4]]
-    predicted = None
+    kept: list[Any] = [part[is_sentence] for part in (*infos[:4], steps)]
+    predicted: Any = None
     if infos.predicted is not None:
         count = plan.batch_count[:num_rounds]
         inside = np.arange(infos.predicted.shape[1])[None] < count[:, None]
@@ -262,4 +262,4 @@ def trace(stream: sentences.Stream, plan: packs.Plan, infos: base.Info) -> base.
         step = np.arange(total) - np.searchsorted(sentence, sentence)
         predicted = np.zeros((int(done.sum()), stream.window), np.int32)
         predicted[sentence, step] = infos.predicted[inside]
-    return base.Info(*kept, steps[is_sentence], predicted)
+    return base.Info(*kept)._replace(predicted=predicted)
