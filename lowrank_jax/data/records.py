@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 __all__ = ["Listed", "Records", "build", "listed"]
+__dir__ = __all__.copy
 
 
 class Listed(NamedTuple):
