@@ -29,6 +29,7 @@ from lowrank_jax.types import Sentence
 __all__ = [
     "Buffers",
     "Params",
+    "Sums",
     "buffers_for",
     "dtype_of",
     "positions",
@@ -46,6 +47,14 @@ class Params(NamedTuple):
     first: jax.Array | blocks.Blocks | None  # (K + 1, S, S + 1)  first-order weights
     transitions: jax.Array | None  # (S, S + 1)  label transitions
     rows: jax.Array | None = None  # (K + 1,) int32, the row of each feature
+
+
+class Sums(NamedTuple):
+    """Lazy sums of the weights; of entries there is one sum each."""
+
+    zero: jax.Array | None
+    first: jax.Array | blocks.Part | None
+    transitions: jax.Array | None
 
 
 class Buffers(NamedTuple):

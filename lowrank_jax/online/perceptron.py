@@ -33,7 +33,6 @@ __all__ = [
     "Capacity",
     "Info",
     "State",
-    "Sums",
     "average",
     "final_params",
     "grow",
@@ -42,14 +41,6 @@ __all__ = [
 __dir__ = __all__.copy
 
 Tree = TypeVar("Tree")
-
-
-class Sums(NamedTuple):
-    """Lazy sums of the weights; of entries there is one sum each."""
-
-    zero: jax.Array | None
-    first: jax.Array | blocks.Part | None
-    transitions: jax.Array | None
 
 
 class State(NamedTuple):
@@ -66,7 +57,7 @@ class State(NamedTuple):
     """
 
     params: linear.Params
-    sums: Sums | None
+    sums: linear.Sums | None
     conjugate: jax.Array
     num_rounds: jax.Array
     step_size: jax.Array | None = None
@@ -233,11 +224,11 @@ def _start(
     return params._replace(first=first, rows=index), pool
 
 
-def _weights(params: linear.Params) -> Sums:
+def _weights(params: linear.Params) -> linear.Sums:
     """Return the numbers that are averaged: no index, and of entries the values."""
     first = params.first
     values = first.values if isinstance(first, blocks.Blocks) else first
-    return Sums(params.zero, values, params.transitions)
+    return linear.Sums(params.zero, values, params.transitions)
 
 
 def begun(state: State, example: Sentence) -> Sentence:
@@ -315,7 +306,7 @@ class Moved(NamedTuple):
     """Weights after ``W + step * dPhi``, with the margin and the growth of F*."""
 
     params: linear.Params
-    sums: Sums | None
+    sums: linear.Sums | None
     margin: jax.Array  # ()  <W_{t-1}, dPhi>
     growth: jax.Array  # ()  F*(W_t) - F*(W_{t-1})
 

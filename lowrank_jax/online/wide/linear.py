@@ -9,7 +9,7 @@ from jax import lax
 from lowrank_jax import checks
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.models import bilinear, linear
-from lowrank_jax.online import mistakes, perceptron
+from lowrank_jax.online import mistakes
 from lowrank_jax.online import wide as base
 from lowrank_jax.online.wide import share
 from lowrank_jax.streams import packs, sentences
@@ -17,7 +17,7 @@ from lowrank_jax.streams import packs, sentences
 __all__ = ["perceptron_rounds"]
 __dir__ = __all__.copy
 
-Weights = TypeVar("Weights", linear.Params, perceptron.Sums)
+Weights = TypeVar("Weights", linear.Params, linear.Sums)
 
 
 def perceptron_rounds(
@@ -114,12 +114,12 @@ def decode(
 
 def move(
     params: linear.Params,
-    sums: perceptron.Sums | None,
+    sums: linear.Sums | None,
     stream: sentences.Stream,
     found: share.Found,
     step: jax.Array,
     weight: jax.Array,
-) -> tuple[linear.Params, perceptron.Sums | None, jax.Array]:
+) -> tuple[linear.Params, linear.Sums | None, jax.Array]:
     """Add ``step * G`` to the weights, and ``weight * G`` to their lazy sums."""
 
     def one(n: jax.Array, carry: tuple) -> tuple:
@@ -133,13 +133,13 @@ def move(
 
 def add(
     params: Weights,
-    sums: perceptron.Sums | None,
+    sums: linear.Sums | None,
     growth: jax.Array,
     here: mistakes.Position,
     space: Space,
     step: jax.Array,
     weight: jax.Array,
-) -> tuple[Weights, perceptron.Sums | None, jax.Array]:
+) -> tuple[Weights, linear.Sums | None, jax.Array]:
     """Add the difference of one place to the weights, their sums and the conjugate."""
     for name, entries in mistakes.entries(here, space, step.dtype).items():
         total = None if sums is None else getattr(sums, name)

@@ -18,9 +18,9 @@ from jax import lax
 from lowrank_jax import checks
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.models import linear
+from lowrank_jax.models.linear import Sums
 from lowrank_jax.online import mistakes
 from lowrank_jax.online import wide as base
-from lowrank_jax.online.perceptron import Sums
 from lowrank_jax.online.wide import linear as wide_linear
 from lowrank_jax.online.wide import share
 from lowrank_jax.streams import packs, sentences
