@@ -6,15 +6,15 @@ nothing measures time there.
 """
 
 import dataclasses
-import importlib.util
 import os
+import pathlib
 import time
 from collections.abc import Callable
+from importlib import metadata
 from typing import Any
 
-# Arrays stay on the CPU; libtpu must not look for its cloud, nor insist on being alone.
+# libtpu must not look for its cloud, nor insist on being alone.
 for _name, _value in {
-    "JAX_PLATFORMS": "cpu",
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_ACCELERATOR_TYPE": "v5litepod-8",
     "TPU_WORKER_HOSTNAMES": "localhost",
@@ -28,6 +28,10 @@ from jax.experimental import topologies  # noqa: E402
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec  # noqa: E402
 
 from experiments.accelerators import counting  # noqa: E402
+
+# Arrays stay on the CPU: else the plug-in for CUDA asks for a driver and stays away.
+# JAX reads JAX_PLATFORMS when it is imported, which may have been earlier.
+jax.config.update("jax_platforms", "cpu")
 
 __all__ = ["TARGETS", "Report", "compile_for", "is_installed", "mesh"]
 
@@ -67,11 +71,13 @@ class Report:
 
 
 def is_installed(target: str) -> bool:
-    """Tell whether the compiler of a target is installed."""
-    package = {"h100": "jax_plugins.xla_cuda12", "v5e": "libtpu"}[target]
+    """Tell whether the compiler of a target is installed whole, in its version."""
+    starts = {"h100": ("jax-cuda12", "nvidia-cuda"), "v5e": ("libtpu",)}[target]
+    lines = pathlib.Path(__file__).with_name("requirements.txt").read_text()
+    wanted = [line.split("==") for line in lines.split() if line.startswith(starts)]
     try:
-        return importlib.util.find_spec(package) is not None
-    except ModuleNotFoundError:
+        return all(metadata.version(name) == version for name, version in wanted)
+    except metadata.PackageNotFoundError:
         return False
 
 

@@ -5,6 +5,7 @@ of that environment compiles, and this one reads what it prints.
 """
 
 import json
+import os
 import pathlib
 import subprocess
 
@@ -14,6 +15,21 @@ from experiments.accelerators import counting, tables
 
 ROOT = pathlib.Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-accelerators" / "bin" / "python"
+
+#: Half as many again as the compilers made when the limits were set: 38, 7, 5 and 1 on
+#: the H100, 297, 214, 81 and 30 on the TPU.
+MOST_LAUNCHES = {
+    ("padded.bol", "h100"): 57,
+    ("predict_batch", "h100"): 11,
+    ("svd", "h100"): 8,
+    ("gather_sum", "h100"): 2,
+    ("padded.bol", "v5e"): 446,
+    ("predict_batch", "v5e"): 321,
+    ("svd", "v5e"): 122,
+    ("gather_sum", "v5e"): 45,
+}
+#: Loops whose number of steps the compiler does not know.
+LOOPS = {("padded.bol", "h100"): 1, ("padded.bol", "v5e"): 1, ("svd", "v5e"): 1}
 
 HLO = """HloModule m
 %body (p: (s32[], f32[4])) -> (s32[], f32[4]) {
@@ -66,19 +82,23 @@ def test_tables_name_what_does_not_compile():
     assert "3 us per launch" in text and "not done" in tables.line(row)
 
 
-@pytest.mark.skipif(not PYTHON.exists(), reason="no compilers: make accelerators")
 def test_small_programs_compile_without_copies_or_long_loops():
+    # The file is written last, when all packages are installed.
+    if not (PYTHON.exists() and (PYTHON.parents[1] / "installed").exists()):
+        pytest.skip("no compilers: run `make .venv-accelerators/installed`.")
+    # The flags of the tests spare the compiler's effort, which is what is looked at.
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
     command = [PYTHON, "-m", "experiments.accelerators.small"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=kept)
+    if done.returncode == 2:
+        pytest.skip(done.stderr.splitlines()[-1])
     assert done.returncode == 0, done.stderr[-2000:]
-    found = {
-        (row["program"], row["target"]): row
-        for row in map(json.loads, done.stdout.splitlines())
-    }
-    assert len(found) == 8
+    found = {}
+    for row in map(json.loads, done.stdout.splitlines()):
+        found[row["program"], row["target"]] = row
+    assert found.keys() == MOST_LAUNCHES.keys()
     for (name, target), row in found.items():
         assert row["large_copies"] == 0, (name, target)
-        assert row["loops"] <= (1 if "padded" in name or "svd" in name else 0)
-    assert found["padded.bol", "h100"]["launches"] <= 60
-    assert found["predict_batch", "v5e"]["launches"] <= 400
-    assert found["svd", "v5e"]["temp_bytes"] < 1 << 20
+        assert row["loops"] <= LOOPS.get((name, target), 0), (name, target)
+        assert row["launches"] <= MOST_LAUNCHES[name, target], (name, target)
+    assert found["svd", "v5e"]["temp_bytes"] < 1 << 19
