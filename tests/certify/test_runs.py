@@ -151,8 +151,9 @@ def test_a_trace_norm_charges_a_linear_comparator_of_rank_1_blocks():
     *_, params = finished("sp")
     space = task().space
     found = comparator.penalty(params, space, variant="block")
-    norms = np.linalg.svd(np.asarray(params.first), compute_uv=False).sum(1)
-    rest = (params.zero**2).sum() + (params.transitions**2).sum()
+    dense = touched.by_feature(params)
+    norms = np.linalg.svd(np.asarray(dense.first), compute_uv=False).sum(1)
+    rest = (dense.zero**2).sum() + (dense.transitions**2).sum()
     np.testing.assert_allclose(found, (rest + (norms**2).sum()) / 2, rtol=1e-10)
     with pytest.raises(InputError, match="rank 3 where the learner has rank=2"):
         comparator.penalty(params, space, variant="block", rank=2)

@@ -33,7 +33,7 @@ def make_tagger(kind: str) -> tuple[Tagger, Corpus]:
     template = with_orders(read_template("segmentation"), "both")
     encoder, sequences = Encoder.fit_transform(train, template)
     if kind == "linear":
-        learner = perceptron.learner()
+        learner = perceptron.learner(dual="dense")  # tables that the tests read
         state, _ = loops.train(learner, sequences, key=jax.random.key(0), num_passes=2)
         params = jax.jit(perceptron.final_params)(state)
     else:

@@ -97,7 +97,6 @@ def test_a_saved_encoder_gives_the_same_ids():
 @pytest.mark.parametrize(
     ("token", "sentence"),
     [
-        ({"size": 2.5}, "the feature 'size' with the value 2.5"),
         ({"size": None}, r"\('size', None\)"),
         ({3: "x"}, r"\(3, 'x'\)"),
         (["a", 3], "the feature 3;"),

@@ -241,7 +241,7 @@ def test_an_experiment_alternates_from_pass_to_pass(monkeypatch):
         ({"num_rounds_per_block": 6}, [[0] * 6 + [1] * 6] * 3),
     ):
         method = tagging.Method("bcd", bcd, settings, "both", True)
-        tagging.fit(method, task, num_seeds=1, num_passes=3)
+        tagging.fit(method, task, seed=0, num_passes=3)
         assert turns == wanted
         turns.clear()
 

@@ -12,7 +12,7 @@ from lowrank_jax.batch import crf
 from lowrank_jax.checks import InputError
 from lowrank_jax.linalg import mirror
 from lowrank_jax.models import linear
-from lowrank_jax.online import bcd, bol, mira, mirror_descent, perceptron
+from lowrank_jax.online import bcd, bol, mira, mirror_descent, perceptron, touched
 from tests import references
 from tests.online.test_values import inner, phi, valued
 
@@ -36,6 +36,11 @@ def run(learner, sequences, **changes):
         )
 
     return one(stream)
+
+
+def by_feature(state):
+    """Return the tables of a linear model, one row per feature."""
+    return touched.by_feature(state.params)[:3]
 
 
 def scores_of(sequences, index, weights):
@@ -107,7 +112,7 @@ def test_perceptron_goes_towards_the_best_path_that_agrees(cost):
     for predicted, path in zip(np.asarray(trace.predicted), paths, strict=True):
         np.testing.assert_array_equal(predicted[: len(path)], path)
     np.testing.assert_allclose(trace.loss, losses, rtol=1e-10, atol=1e-12)
-    for part, expected in zip(state.params[:3], weights, strict=True):
+    for part, expected in zip(by_feature(state), weights, strict=True):
         np.testing.assert_allclose(part, expected, rtol=1e-10, atol=1e-12)
     assert 3 < int(trace.is_mistake.sum())
 
@@ -126,7 +131,7 @@ def test_mira_restores_the_margin_of_the_cost_of_labels():
         sequences, COST, lambda c, m, q: min(0.2, max(0, c - m) / q) if q else 0
     )
     np.testing.assert_allclose(trace.loss, losses, rtol=1e-9, atol=1e-12)
-    for part, expected in zip(state.params[:3], weights, strict=True):
+    for part, expected in zip(by_feature(state), weights, strict=True):
         np.testing.assert_allclose(part, expected, rtol=1e-9, atol=1e-12)
 
 

@@ -177,13 +177,18 @@ def doubled(seed=0):
     return written, Sequences(ids, one.labels, one.offsets, space, values)
 
 
+def numbers_of(trace):
+    """Return a trace without the hashes of its sentences, which see how they differ."""
+    has_hash = "fingerprint" in trace._fields
+    return trace._replace(fingerprint=None) if has_hash else trace
+
+
 @pytest.mark.parametrize("name", sorted(LEARNERS))
 def test_a_value_of_two_is_a_feature_in_two_columns(name):
     found = [run(name, task) for task in doubled()]
-    for one, other in zip(*(trace for _, trace in found), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-9) if (
-            one is not None
-        ) else None
+    traces = [jax.tree.leaves(numbers_of(trace)) for _, trace in found]
+    for one, other in zip(*traces, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-9)
     models = [LEARNERS[name][0].final_params(state) for state, _ in found]
     for one, other in zip(*map(jax.tree.leaves, models), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-9)
@@ -194,7 +199,8 @@ def test_values_of_one_change_nothing(name):
     plain = random_task(ORDERS, has_transitions=True, shared=True)
     ones = dataclasses.replace(plain, values=np.ones(plain.feature_ids.shape))
     (state, trace), (other, seen) = run(name, plain), run(name, ones)
-    for one, two in zip(*map(jax.tree.leaves, (trace, seen)), strict=True):
+    traces = numbers_of(trace), numbers_of(seen)
+    for one, two in zip(*map(jax.tree.leaves, traces), strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-10, atol=1e-12)
     for one, two in zip(*map(jax.tree.leaves, (state, other)), strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-10, atol=1e-12)
@@ -221,7 +227,7 @@ def test_runs_with_values_are_certified(name):
     found = certify.regret(state, trace, stream, model, order=order)
     assert found.holds and found.num_mistakes > 5
     wrong = dataclasses.replace(stream, values=1.1 * stream.values)
-    with pytest.raises(InputError, match="do not add up"):
+    with pytest.raises(InputError, match="met another example"):
         certify.regret(state, trace, wrong, model, order=order)
 
 
