@@ -218,6 +218,7 @@ def along(
             squared_norm=None if curvature is None else jnp.asarray(curvature),
             ratio=None if curvature is None else jnp.zeros(len(values)),
             num_values=space.num_labels * space.num_features if is_bilinear else 1,
+            tolerance=rounds.tolerance,
         )
     return jax.device_get(found)
 

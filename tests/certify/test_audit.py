@@ -54,6 +54,19 @@ def test_the_settings_of_the_run_are_certified(kind, step):
     assert found.step_size == pytest.approx(step, rel=1e-6)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_curves_of_a_run_in_single_precision_end_with_its_certificate(kind):
+    """The sums are in double precision, and C is judged by the precision of the run."""
+    state, trace = trained(kind, 0.3)
+    assert trace.margin.dtype == np.float32
+    found = certificate(state, trace, data(0), 0)
+    params = bol.bilinear.zeros(data(0).space, 1, jnp.float32)
+    along = certify.along(state, trace, data(0), params, key=jax.random.key(0))
+    np.testing.assert_allclose(along.regret[-1], found.regret, rtol=1e-12)
+    assert along.certificate[-1] >= found.certificate * (1 - 1e-5)
+    assert np.isfinite(along.certificate).all()
+
+
 runs = st.tuples(st.sampled_from(list(KINDS)), st.sampled_from(STEPS))
 
 

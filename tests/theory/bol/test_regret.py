@@ -166,6 +166,53 @@ def two_rounds(margin):
     )
 
 
+def test_nothing_holds_for_another_step_size():
+    """Numbers that are NaN are no silence: every statement on them is False."""
+    deltas = np.random.default_rng(0).standard_normal((ROUNDS, 2, 3))
+    trace = descend(deltas, 0.5)
+    for step, is_own in ((0.5, True), (0.5001, False), (5.0, False)):
+        along, whole, found = compare(trace, leading(deltas[0]), step)
+        rank_1 = regret.tight_within_paper(along, is_rank_1=True)
+        assert all(np.isnan(part).all() != is_own for part in along)
+        for certificate in (whole, *found, rank_1):
+            assert (np.asarray(certificate.holds) == is_own).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from([np.float32, np.float64]),
+    st.sampled_from([1e-6, 1e-2, 1.0, 1e3, 1e6]),
+    st.sampled_from([1e-3, 1.0, 1e3]),
+    st.sampled_from([1, 2, 5000]),
+    st.integers(0, 10**6),
+)
+def test_every_run_has_its_own_step_size(dtype, step, scale, num_rounds, seed):
+    """Perceptron of any length of step, each number rounded; one mistake is enough."""
+    rng = np.random.default_rng(seed)
+    deltas = (rng.standard_normal((num_rounds, 3)) * scale).astype(dtype)
+    step, theta = dtype(step), np.zeros(3, dtype)
+    kept = []
+    before = dtype(0)
+    for delta in deltas:
+        margin = theta @ delta
+        is_mistake = margin <= 0
+        theta = theta + step * delta if is_mistake else theta
+        value = (theta @ theta) / dtype(2)
+        growth = value - before
+        increment = (step if is_mistake else dtype(0)) - growth
+        bregman = growth - step * margin
+        kept.append((margin, is_mistake, increment, value, bregman))
+        before = value
+    trace = regret.Rounds(*(np.array(part) for part in zip(*kept, strict=True)))
+    assert trace.margin.dtype == dtype
+    wide = regret.Rounds(
+        *(part.astype(float) if part.dtype != bool else part for part in trace)
+    )
+    assert regret.has_step_size(trace, step)
+    tolerance = 1e-4 if dtype is np.float32 else None
+    assert regret.has_step_size(wide, float(step), tolerance=tolerance)
+
+
 def test_bounds_that_need_more_than_the_trace_has_are_infinite():
     @jax.jit
     def without(margin):
