@@ -10,7 +10,7 @@ from lowrank_jax import loops, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.estimators import labelling
 from lowrank_jax.models import bilinear, linear
-from lowrank_jax.online import bol, perceptron
+from lowrank_jax.online import bol, perceptron, touched
 from lowrank_jax.online.bol import dense
 from tests.online import twins
 from tests.online.tasks import planted_task, random_task
@@ -111,7 +111,7 @@ def test_predictions_equal_the_plain_viterbi(orders):
     weights = twins.Weights(
         *(
             none if part is None else np.asarray(part, np.float64)[: len(none)]
-            for none, part in zip(weights, params[:3], strict=True)
+            for none, part in zip(weights, touched.by_feature(params)[:3], strict=True)
         )
     )
     expected = np.concatenate(
