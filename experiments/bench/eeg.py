@@ -157,7 +157,8 @@ def table(result: Result) -> str:
         ratio = pair["theirs"]["seconds"] / pair["ours"]["seconds"]
         shown = [
             [name, *(f"{part[k]:g}" for k in ("rank", "mu2")), f"{part['auc']:.3f}"]
-            + [f"{part['seconds']:.1f}", f"{part.get('cpu', float('nan')):.1f}"]
+            + [f"{part['seconds']:.1f}"]
+            + [f"{part['cpu']:.1f}" if "cpu" in part else "not kept"]
             for name, part in (
                 ("BilinearClassifierCV", pair["ours"]),
                 ("GridSearchCV", pair["theirs"]),
