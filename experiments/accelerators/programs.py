@@ -1,7 +1,7 @@
 """What is compiled: every learner's update, decoder and certificate, at full shapes.
 
 Sentences have CoNLL-2000's shapes (8,936 sentences, 19 templates, 22 labels), words
-NETtalk's, lists those of ``bench-tm``, matrices those of ``bench-sblr``. Models and
+have NETtalk's. Lists are as in ``bench-tm``, matrices as in ``bench-sblr``. Models and
 states are shapes only: nothing of them is allocated.
 """
 

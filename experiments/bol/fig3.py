@@ -3,7 +3,7 @@
 `small` runs a tenth of the training set with two seeds and few passes; `full` has five
 seeds, ten passes, all methods on the whole, four shares for the main methods, and
 CRFsuite, each fit in a fresh process. Each online run is scored twice: its last iterate
-and its mean. Settings are the paper's, the library's defaults or those of `bol-tasks`:
+and its mean. Settings come from the paper, the library's defaults or `bol-tasks`:
 nothing was tuned on the test set.
 """
 
@@ -47,7 +47,7 @@ _NAMES = {
 def methods() -> list[Method]:
     """Return the learners that train by passes.
 
-    Rows "first order" have no label transitions. The starts are those of `bol-tasks`
+    Rows "first order" have no label transitions. `bol-tasks` has the same starts
     for many labels.
     """
     bol, sp, mira = online.bol, online.perceptron, online.mira

@@ -1,6 +1,6 @@
 """TM-E1 on a second task: the best tag sequences of Brown, few lists, many features.
 
-The grid, the choices and the findings are those of `tm.table1`. The lists are the 20
+`tm.table1` has the same grid, choices and findings. The lists are the 20
 best tag sequences of a base tagger trained on 400 sentences, less than 1 % of Brown
 (`nbest.tag_lists`), with 90 tags. Chunk F1 is the share of right tags here.
 """

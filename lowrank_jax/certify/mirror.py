@@ -182,7 +182,7 @@ def _blocks(params: linear.Params) -> jax.Array:
     return first
 
 
-_NUM_BLOCKS = 64  # of sentences, whose penalty is tried: those of the largest U
+_NUM_BLOCKS = 64  # blocks whose penalty is tried: the ones with the largest U
 
 
 def _check_penalty(

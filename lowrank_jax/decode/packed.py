@@ -1,7 +1,7 @@
 r"""Best label sequences of a group of sentences side by side, packed without padding.
 
-The recursion is that of `viterbi`. Tokens lie time-major (`streams.packs`): step i of
-all sentences that have one is a contiguous slice, because lengths fall. The current
+`viterbi` has the same recursion. Tokens lie time-major (`streams.packs`): step i of all
+sentences that have one is a contiguous slice, because lengths fall. The current
 label is the innermost axis, so the maximum over previous labels is a tree of maxima of
 whole vectors:
 

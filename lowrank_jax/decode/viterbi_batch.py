@@ -168,7 +168,7 @@ def _associative(unary: jax.Array, pairwise: jax.Array, lengths: jax.Array) -> P
         before = lax.pad(matrices, zero, [(0, 0, 0), (far, -far, 0), *[(0, 0, 0)] * 2])
         matrices = product(jnp.where(place < far, unit, before), matrices)
         far *= 2
-    best = matrices[:, :, 0]  # rows of a prefix are equal, as those of the start are
+    best = matrices[:, :, 0]  # the start has equal rows, so a prefix has
     previous = lax.argmax(best[:, :-1, :, None] + steps, 2, jnp.int32)
     maps = jnp.where(inside[:, 1:, None], previous, each)
 

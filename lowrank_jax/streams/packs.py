@@ -37,7 +37,7 @@ class Layout(NamedTuple):
       group_tokens: Most tokens of a group.
       share_tokens: Most tokens of a share.
       batch_tokens: Most tokens of a batch.
-      num_rounds: Number of rounds of a pass with those of the ramp, and an empty one.
+      num_rounds: Number of rounds of a pass, the ramp and an empty round included.
     """
 
     batch_size: int

@@ -140,8 +140,8 @@ def fit_all(
 
     Args:
       labelled: All matrices.
-      weights: (num_folds + 1, n), zero where a matrix is held out; the last row is
-        that of all matrices.
+      weights: (num_folds + 1, n), zero where a matrix is held out; the last row
+        has the weights of all matrices.
       strengths: (num_points, num_folds + 1, 4) mu1, mu2, nu1, nu2.
       ranks: Rank of each point.
       given: Settings of the descent; rank and strengths are not used.

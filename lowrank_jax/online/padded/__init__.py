@@ -1,6 +1,6 @@
 r"""The perceptron and BOL on batches of padded sentences, for accelerators.
 
-A round is that of wide rounds: all B sentences are predicted with :math:`W_{t-1}`, the
+A round is a wide round: all B sentences are predicted with :math:`W_{t-1}`, the
 differences of the :math:`m_t` mistaken ones are added up, and the dual moves once,
 
 .. math:: \Theta_t = \Theta_{t-1} + \eta_t \sum_{i \in M_t}\Delta\Phi_i, \qquad

@@ -199,7 +199,7 @@ def _turn(
 
 
 def _signs(index: jax.Array, size: int) -> jax.Array:
-    """Return one-hot rows of the true less those of the predicted, (P, size)."""
+    """Return one-hot true rows less one-hot predicted rows, (P, size)."""
     return hot(index[0], size, jnp.bfloat16) - hot(index[1], size, jnp.bfloat16)
 
 

@@ -110,7 +110,7 @@ def find(
         scores (n, S + 1, W), or (n, W) beside `transitions`; see `packed.best_paths`.
       transitions: (S + 1, W) scores of pairs of labels, or None.
       stream: Corpus.
-      plan: Plan of the pass; `token` to `lengths` are those of this device.
+      plan: Plan of the pass; `token` to `lengths` are for this device.
       index: () int32 round.
       buffers: Buffers of this device.
       shapes: Layout. Static.

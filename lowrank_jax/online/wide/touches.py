@@ -54,7 +54,7 @@ def listed_of(
 ) -> tuple[Buffers, Listed]:
     """List the features of all places that differ."""
     zero, num_features = jnp.zeros((), jnp.int32), space.num_features
-    # Numbers are above those of earlier rounds; 2^30 touches, and they begin again.
+    # Numbers grow from round to round. After 2^30 touches they begin again.
     is_worn = buffers.stamp > 2**30
     num_steps = jnp.where(is_worn, num_features + 1, zero)
     mark = lax.fori_loop(zero, num_steps, lambda k, x: x.at[k].set(0), buffers.mark)

@@ -173,7 +173,7 @@ def along_rounds(
         by 1 - ratio block by block. None: the bounds that need it are infinite.
       num_values: :math:`l = \min(m, n)`, for the paper's constant.
       tolerance: Tolerance of `has_step_size`. A trace in double precision of a run in
-        single precision needs the one of the run. Static.
+        single precision needs the tolerance of single precision. Static.
     """
     margin, is_mistake = jnp.asarray(trace.margin), trace.is_mistake
     dtype = margin.dtype
