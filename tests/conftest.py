@@ -13,6 +13,9 @@ os.environ["XLA_FLAGS"] = (
     + " --xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
     + " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
 )
+# There is a test process for each core. Two singular value decompositions of batches
+# side by side can wait for each other for ever where XLA has two threads.
+os.environ.setdefault("PJRT_NPROC", "1")
 # No test reads the lines of Python that a compiled program names.
 os.environ["JAX_TRACEBACK_IN_LOCATIONS_LIMIT"] = "0"
 
@@ -35,6 +38,24 @@ gc.set_threshold(200_000, 20, 20)
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+#: Memory maps of a test process above which it forgets what it has compiled.
+MOST_MAPS = 8000
+
+
+def pytest_runtest_teardown(item, nextitem):
+    """Forget compiled programs between two modules if there are very many.
+
+    A compiled program keeps its memory and its memory maps until the caches of JAX are
+    cleared. Linux allows a process 65,530 maps, and all tests make more.
+    """
+    maps = pathlib.Path("/proc/self/maps")  # Linux alone has it
+    if nextitem is None or item.path == nextitem.path or not maps.exists():
+        return
+    if len(maps.read_bytes().splitlines()) > MOST_MAPS:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture

@@ -111,10 +111,10 @@ def _next(found: Any, workers: list[Any]) -> Result | InputError | None:
 
 
 def _work(parts: Any, found: Any, effort: Effort, only: frozenset[str]) -> None:
-    # A process for each core: none needs threads of its own. Read when the first
-    # array is made, which is later than here.
-    flags = os.environ.get("XLA_FLAGS", "")
-    os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false"
+    # A process for each core: none needs threads of its own. Two singular value
+    # decompositions of batches side by side can also wait for each other for ever
+    # where XLA has two threads. Read when the first array is made, later than here.
+    os.environ.setdefault("PJRT_NPROC", "1")
     if "JAX_PLATFORMS" in os.environ:
         import jax
 
