@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lowrank_jax.linalg.power_iteration import Subspace as Subspace
     from lowrank_jax.linalg.power_iteration import leading_subspace as leading_subspace
     from lowrank_jax.linalg.power_iteration import orthonormalise as orthonormalise
+    from lowrank_jax.linalg.power_iteration import repeated as repeated
 
 __all__, __getattr__, __dir__ = lazy.attach(
     __name__,
@@ -30,6 +31,7 @@ __all__, __getattr__, __dir__ = lazy.attach(
         "overlapped": "overlapped",
         "penalties": "penalties",
         "prox": "prox",
+        "repeated": "power_iteration:repeated",
         "svt": "svt",
         "ties": "ties",
         "total_variation": "total_variation",

@@ -14,16 +14,24 @@ For few labels, squaring the Gram matrix twelve times does the work of 4,096 ste
 any start (`exact_subspace`): then the map is a function of :math:`\Theta_k` alone.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-__all__ = ["Subspace", "exact_subspace", "leading_subspace", "orthonormalise"]
+__all__ = [
+    "Subspace",
+    "exact_subspace",
+    "leading_subspace",
+    "orthonormalise",
+    "repeated",
+]
 __dir__ = __all__.copy
 
 _NUM_SQUARINGS = 12
+_NUM_WRITTEN = 8  # steps that a program writes out: more take long to compile
 
 
 class Subspace(NamedTuple):
@@ -50,17 +58,34 @@ def leading_subspace(
         # Depends on what was read: a caller that reads `start` from a table and writes
         # the result there makes no copy of the whole table.
         start, num_steps = jnp.where(jnp.isnan(start), start, exact), 1
-    right = start
-    for _ in range(num_steps):
-        previous = right
+
+    def step(right: jax.Array) -> jax.Array:
         left = _times("kuv,kv->ku", blocks, right)
-        right = orthonormalise(_times("kuv,ku->kv", blocks, left))
+        return orthonormalise(_times("kuv,ku->kv", blocks, left))
+
+    previous = repeated(step, start, num_steps - 1)
+    right = step(previous)
     left = _times("kuv,kv->ku", blocks, right)
     # The start of the last step is normalised only where there was one before it.
     length = jnp.sqrt((previous * previous).sum(axis=2, keepdims=True))
     move = right - previous / jnp.where(length > 0, length, 1)
     residual = jnp.sqrt((move * move).sum(axis=2)).max(axis=1)
     return Subspace(left, right, residual)
+
+
+def repeated(step: Callable[[Any], Any], value: Any, num_steps: int) -> Any:
+    """Return the value after some steps, few of which are written out in the program.
+
+    Args:
+      step: Function of the value.
+      value: A pytree.
+      num_steps: Number of steps. More than a few run in a loop. Static.
+    """
+    if num_steps > _NUM_WRITTEN:
+        return lax.fori_loop(0, num_steps, lambda _, now: step(now), value)
+    for _ in range(num_steps):
+        value = step(value)
+    return value
 
 
 def exact_subspace(blocks: jax.Array, rank: int) -> jax.Array:

@@ -135,13 +135,16 @@ def sweep(
     Returns:
       :math:`\Delta\alpha` and :math:`\Delta\beta`.
     """
-    image = jnp.zeros_like(push_alpha)  # Theta times Delta beta = 0
-    for _ in range(num_steps):
+
+    def step(image: jax.Array) -> tuple[jax.Array, jax.Array]:
         delta_alpha = ratios[0] * (push_alpha + image) / divisor  # Eq. (9)
         back = _times_transposed(theta, delta_alpha, as_sums)
-        delta_beta = ratios[1] * (push_beta + back) / divisor  # Eq. (11)
-        image = _times(theta, delta_beta, as_sums)
-    return delta_alpha, delta_beta
+        return delta_alpha, ratios[1] * (push_beta + back) / divisor  # Eq. (11)
+
+    first = step(jnp.zeros_like(push_alpha))  # Theta times Delta beta = 0
+    return linalg.repeated(
+        lambda deltas: step(_times(theta, deltas[1], as_sums)), first, num_steps - 1
+    )
 
 
 def _times(theta: jax.Array, vectors: jax.Array, as_sums: bool) -> jax.Array:
@@ -180,10 +183,13 @@ def _leading(theta: jax.Array, start: jax.Array, *, num_steps: int) -> _Leading:
         found = linalg.leading_subspace(theta, start[:, None], num_steps=num_steps)
         value = jnp.sqrt((found.left * found.left).sum(axis=(1, 2)))
         return _Leading(found.right[:, 0], value, found.residual)
-    right = start
-    for _ in range(num_steps):
-        previous, left = right, _times(theta, right, as_sums=True)
-        right = _unit(_times_transposed(theta, left, as_sums=True))
+
+    def step(right: jax.Array) -> jax.Array:
+        left = _times(theta, right, as_sums=True)
+        return _unit(_times_transposed(theta, left, as_sums=True))
+
+    previous = linalg.repeated(step, start, num_steps - 1)
+    right = step(previous)
     left = _times(theta, right, as_sums=True)
     move = right - _unit(previous)
     value, residual = (jnp.sqrt((x * x).sum(axis=1)) for x in (left, move))

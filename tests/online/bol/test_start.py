@@ -109,22 +109,21 @@ def test_an_untouched_block_keeps_its_factors():
 def test_up_and_down_again_restores_the_factors(factor):
     """DR-B12: with c > 1 and a converged inner loop, for any Theta, alpha, beta."""
     rng = np.random.default_rng(0)
-    for _ in range(20):
-        theta, push = rng.normal(size=(2, 1, 4, 5))
-        alpha, beta = rng.normal(size=(1, 4)), rng.normal(size=(1, 5))
-        sigma = max(np.linalg.norm(part[0], 2) for part in (theta, theta + push))
-        now = alpha, beta
-        for after, move in ((theta + push, push), (theta, -push)):
-            deltas = paper.sweep(
-                jnp.asarray(after),
-                jnp.einsum("kuv,kv->ku", move, now[1]),
-                jnp.einsum("kuv,ku->kv", move, now[0]),
-                divisor=jnp.full((1, 1), factor * sigma),
-                num_steps=400,
-            )
-            now = tuple(old + new for old, new in zip(now, deltas, strict=True))
-        np.testing.assert_allclose(now[0], alpha, atol=1e-9)
-        np.testing.assert_allclose(now[1], beta, atol=1e-9)
+    theta, push = rng.normal(size=(2, 20, 4, 5))  # twenty blocks
+    alpha, beta = rng.normal(size=(20, 4)), rng.normal(size=(20, 5))
+    sigma = np.maximum(*(np.linalg.norm(t, 2, (1, 2)) for t in (theta, theta + push)))
+    now = alpha, beta
+    for after, move in ((theta + push, push), (theta, -push)):
+        deltas = paper.sweep(
+            jnp.asarray(after),
+            jnp.einsum("kuv,kv->ku", move, now[1]),
+            jnp.einsum("kuv,ku->kv", move, now[0]),
+            divisor=factor * sigma[:, None],
+            num_steps=400,
+        )
+        now = tuple(old + new for old, new in zip(now, deltas, strict=True))
+    np.testing.assert_allclose(now[0], alpha, atol=1e-9)
+    np.testing.assert_allclose(now[1], beta, atol=1e-9)
 
 
 @pytest.mark.parametrize(
