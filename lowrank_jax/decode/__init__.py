@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from lowrank_jax.decode.scaled import log_partition_batch as log_partition_batch
     from lowrank_jax.decode.scaled import marginals_batch as marginals_batch
     from lowrank_jax.decode.scaled import safe_spread as safe_spread
+    from lowrank_jax.decode.scores import LowRankScores as LowRankScores
     from lowrank_jax.decode.scores import Path as Path
     from lowrank_jax.decode.scores import Scores as Scores
     from lowrank_jax.decode.scores import allow_labels as allow_labels
@@ -51,7 +52,7 @@ _MODULES = {
     "k_best": "Paths k_best_paths",
     "lattice_paths": "LatticePaths best_paths paths_to_words smooth_maximum",
     "scaled": "BatchMarginals log_partition_batch marginals_batch safe_spread",
-    "scores": "Path Scores allow_labels",
+    "scores": "LowRankScores Path Scores allow_labels",
     "viterbi": "best_path",
     "viterbi_batch": "best_path_batch",
 }

@@ -23,7 +23,7 @@ from jax import lax
 
 from lowrank_jax.checks import InputError
 
-__all__ = ["Path", "Scores", "allow_labels"]
+__all__ = ["LowRankScores", "Path", "Scores", "allow_labels"]
 __dir__ = __all__.copy
 
 Length = int | np.integer | jax.Array | None
@@ -42,6 +42,31 @@ class Scores(NamedTuple):
 
     unary: jax.Array
     pairwise: jax.Array
+
+
+class LowRankScores(NamedTuple):
+    r"""Scores of one sentence, with the scores of pairs as factors, for many labels.
+
+    The score of label s after label r is
+    :math:`P_{i,s,r} = \sum_f a_{i,f,s}\, b_{i,f,r}`.
+
+    Attributes:
+      unary: (L, S) score of each label at each position.
+      left: (L, F, W) factors of the current label, 0 from column S on.
+      right: (L, F, W) factors of the previous label, with the start of the sentence in
+        column S and 0 behind it. W is a multiple of 8, at least S + 1.
+    """
+
+    unary: jax.Array
+    left: jax.Array
+    right: jax.Array
+
+    def pairs(
+        self, place: jax.Array, labels: jax.Array, previous: jax.Array
+    ) -> jax.Array:
+        """Return the scores (n,) of some pairs of labels (n,) at one position."""
+        left, right = self.left[place], self.right[place]
+        return (left[:, labels] * right[:, previous]).sum(axis=0)
 
 
 class Path(NamedTuple):

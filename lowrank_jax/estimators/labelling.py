@@ -12,7 +12,7 @@ from jax import lax
 
 from lowrank_jax import checks, decode
 from lowrank_jax.data.sequences import Sequences, Space
-from lowrank_jax.decode import Scores, best_path
+from lowrank_jax.decode import LowRankScores, Scores, best_path
 from lowrank_jax.models.linear import dtype_of
 from lowrank_jax.streams.sentences import Stream, stream
 from lowrank_jax.types import Sentence
@@ -47,12 +47,14 @@ _SHORT = 256  # sentences up to this length are decoded in one window
 
 
 def predict(
-    scores: Callable[[Any, Sentence], Scores], params: Any, corpus: Stream
+    scores: Callable[[Any, Sentence], Scores | LowRankScores],
+    params: Any,
+    corpus: Stream,
 ) -> jax.Array:
     """Label every token of a corpus, sentence by sentence; pure, to be jitted.
 
     Args:
-      scores: `models.linear.scores` or `models.bilinear.scores`.
+      scores: `models.linear.scores`, `models.bilinear.scores` or their like.
       params: Parameters of the model.
       corpus: Stream from `streams.sentences.stream`.
 
@@ -192,7 +194,8 @@ def predict_all(model: ModuleType, params: Any, sequences: Sequences) -> np.ndar
         return predict_batch(model, params, sequences)
     codes = np.zeros(sequences.num_tokens, np.int32)
     for tokens, _, part in groups(sequences):
-        found = predict_jitted(_scores_of(model), params, part)
+        scores = getattr(model, "sought", None) if is_plain else None
+        found = predict_jitted(scores or _scores_of(model), params, part)
         codes[tokens] = np.asarray(found)[: tokens.size]
     return codes
 

@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from jax import lax
 
 __all__ = [
+    "Operator",
     "Subspace",
     "exact_subspace",
     "leading_subspace",
@@ -34,6 +35,13 @@ _NUM_SQUARINGS = 12
 _NUM_WRITTEN = 8  # steps that a program writes out: more take long to compile
 
 
+class Operator(NamedTuple):
+    """Blocks by their products with one vector each, for blocks not written out."""
+
+    times: Callable[[jax.Array], jax.Array]  # (num_blocks, n) -> (num_blocks, m)
+    back: Callable[[jax.Array], jax.Array]  # (num_blocks, m) -> (num_blocks, n)
+
+
 class Subspace(NamedTuple):
     """What the iteration has found; `left` carries the singular values."""
 
@@ -43,17 +51,18 @@ class Subspace(NamedTuple):
 
 
 def leading_subspace(
-    blocks: jax.Array, start: jax.Array, *, num_steps: int
+    blocks: jax.Array | Operator, start: jax.Array, *, num_steps: int
 ) -> Subspace:
     """Iterate `num_steps` times from `start`; a zero block gives zero vectors.
 
     Args:
-      blocks: (num_blocks, m, n).
+      blocks: (num_blocks, m, n), or their products.
       start: (num_blocks, rank, n), need not be orthonormal.
       num_steps: Number of steps. 0 takes the exact subspace and ignores all of `start`
         but its rank. Static.
     """
     if num_steps == 0:
+        assert not isinstance(blocks, Operator)
         exact = exact_subspace(blocks, start.shape[1])
         # Depends on what was read: a caller that reads `start` from a table and writes
         # the result there makes no copy of the whole table.
@@ -130,14 +139,19 @@ def _scaled(power: jax.Array) -> jax.Array:
     return power / jnp.where(trace > 0, trace, 1)
 
 
-def _times(subscripts: str, blocks: jax.Array, vectors: jax.Array) -> jax.Array:
+def _times(
+    subscripts: str, blocks: jax.Array | Operator, vectors: jax.Array
+) -> jax.Array:
     """Multiply each block with its vectors, one after the other.
 
     As one product of matrices with few columns it takes ten times as long on a CPU.
     """
-    images = [
-        jnp.einsum(subscripts, blocks, vectors[:, j]) for j in range(vectors.shape[1])
-    ]
+    each = [vectors[:, j] for j in range(vectors.shape[1])]
+    if isinstance(blocks, Operator):
+        is_times = subscripts == "kuv,kv->ku"
+        images = [(blocks.times if is_times else blocks.back)(own) for own in each]
+    else:
+        images = [jnp.einsum(subscripts, blocks, own) for own in each]
     return jnp.stack(images, axis=1)
 
 

@@ -36,7 +36,7 @@ from jax import lax
 
 from lowrank_jax import checks
 from lowrank_jax.data.sequences import Space
-from lowrank_jax.decode import Scores
+from lowrank_jax.decode import LowRankScores, Scores
 from lowrank_jax.linalg import spectra
 from lowrank_jax.linalg.forms import by_platform
 from lowrank_jax.models import blocks, linear
@@ -53,6 +53,7 @@ __all__ = [
     "random",
     "rank_of",
     "scores",
+    "sought",
     "split",
     "stride",
     "truncated",
@@ -61,6 +62,9 @@ __all__ = [
     "zeros",
 ]
 __dir__ = __all__.copy
+
+
+_MOST_FACTORS = 32  # of a position: a step of Viterbi spells them out eight times
 
 
 class Params(NamedTuple):
@@ -209,16 +213,7 @@ def positions(
     """
     labels, each = space.num_labels, stride(space.num_labels)
     rank, dtype = rank_of(params.table, labels), params.table.dtype
-    at = ids
-    if params.rows is not None:
-        at = params.rows.at[ids].get(mode="promise_in_bounds")
-    rows = params.table.at[at].get(mode="promise_in_bounds")
-    if not has_zero_row:
-        rows = jnp.where((ids < space.num_features)[:, :, None], rows, 0)
-    if values is not None:  # w and alpha carry the value, beta does not
-        column = jnp.arange(rows.shape[2], dtype=jnp.int32)[None, None]
-        factor = values.astype(dtype)[:, :, None]
-        rows = rows * jnp.where(column < labels * (1 + rank), factor, 1)
+    rows = _rows(params, ids, space, values, has_zero_row)
 
     # Unrolled over features and ranks: the sum stays in one fused loop on a CPU.
     def spelt_out(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -250,6 +245,29 @@ def positions(
 
     unary, pairwise = by_platform(rows, cpu=spelt_out, tpu=products)
     return unary, params.scale * pairwise
+
+
+def _rows(
+    params: Params,
+    ids: jax.Array,
+    space: Space,
+    values: jax.Array | None,
+    has_zero_row: bool,
+) -> jax.Array:
+    """Return the rows of features, times their values: (n, num_templates, width)."""
+    at = ids
+    if params.rows is not None:
+        at = params.rows.at[ids].get(mode="promise_in_bounds")
+    rows = params.table.at[at].get(mode="promise_in_bounds")
+    if not has_zero_row:
+        rows = jnp.where((ids < space.num_features)[:, :, None], rows, 0)
+    if values is None:
+        return rows
+    # w and alpha carry the value, beta does not
+    own = space.num_labels * (1 + rank_of(params.table, space.num_labels))
+    column = jnp.arange(rows.shape[2], dtype=jnp.int32)[None, None]
+    factor = values.astype(rows.dtype)[:, :, None]
+    return rows * jnp.where(column < own, factor, 1)
 
 
 def with_transitions(params: Params, unary: jax.Array, pairwise: jax.Array) -> Scores:
@@ -294,8 +312,53 @@ def scores(
     return sentences.refill(*given, buffers, sentence.values)
 
 
-def buffers_for(sentence: Sentence, dtype: jnp.dtype) -> Scores:
-    """Return zeros that `scores` of sentences in the same window may write over."""
+def sought(
+    params: Params, sentence: Sentence, buffers: Scores | LowRankScores | None = None
+) -> Scores | LowRankScores:
+    """Score a sentence to find its best path, in the faster form; row K must be 0.
+
+    From 64 labels on, scores of pairs stay factors, unless there are label transitions.
+
+    Args:
+      params: Model.
+      sentence: Sentence.
+      buffers: As in `scores`. None takes new ones.
+    """
+    if buffers is None:
+        buffers = buffers_for(params, sentence)
+    if isinstance(buffers, Scores):
+        return scores(params, sentence, has_zero_row=True, buffers=buffers)
+    space = sentence.space
+    labels, each = space.num_labels, stride(space.num_labels)
+    rank = rank_of(params.table, labels)
+    first = labels * (1 + rank)
+
+    def group(params: Params, *here: jax.Array) -> LowRankScores:
+        values = here[1] if len(here) > 1 else None
+        rows = _rows(params, here[0], space, values, True)
+        unary = jnp.zeros((len(rows), labels), rows.dtype)
+        for t in space.zero_order:
+            unary = unary + rows[:, t, :labels]
+        own = rows[:, np.array(space.first_order, np.int32)]
+        left = own[:, :, labels:first].reshape(len(rows), -1, labels)
+        right = own[:, :, first : first + rank * each].reshape(len(rows), -1, each)
+        left = jnp.pad(params.scale * left, ((0, 0), (0, 0), (0, each - labels)))
+        return LowRankScores(unary, left, right)
+
+    given = group, params, sentence.feature_ids, sentence.length
+    if buffers.unary.shape[0] != sentence.labels.shape[0]:
+        return sentences.fill(*given, sentence.values)
+    return sentences.refill(*given, buffers, sentence.values)
+
+
+def buffers_for(params: Params, sentence: Sentence) -> Scores | LowRankScores:
+    """Return zeros that scores of sentences in the same window may write over."""
     window, labels = sentence.labels.shape[0], sentence.space.num_labels
-    pairwise = jnp.zeros((window, labels, stride(labels)), dtype)
-    return Scores(jnp.zeros((window, labels), dtype), pairwise)
+    dtype, each = params.table.dtype, stride(labels)
+    unary = jnp.zeros((window, labels), dtype)
+    num_factors = len(sentence.space.first_order) * rank_of(params.table, labels)
+    is_dense = labels < blocks.MANY or num_factors > _MOST_FACTORS
+    if is_dense or params.transitions is not None:
+        return Scores(unary, jnp.zeros((window, labels, each), dtype))
+    factors = jnp.zeros((window, num_factors, each), dtype)
+    return LowRankScores(unary, factors, factors)

@@ -11,15 +11,18 @@ The key of an entry is ``1 + current * stride + previous``. Key 0 is a free slot
 slots fill from the left. Page 0 is a block of zeros: rows without a page read it.
 """
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from lowrank_jax.data import records
 
 __all__ = [
+    "MANY",
     "SLOTS",
     "Blocks",
     "Part",
@@ -27,6 +30,7 @@ __all__ = [
     "dense",
     "listed",
     "page_size",
+    "products",
     "scores",
     "squares",
     "stride",
@@ -34,6 +38,8 @@ __all__ = [
 ]
 __dir__ = __all__.copy
 
+Product = Callable[[jax.Array], jax.Array]
+MANY = 64  # labels; from there on a block takes too long to be written out
 SLOTS = 15  # with the number of the page one cache line; 8 or 32 are no faster
 
 
@@ -160,6 +166,71 @@ def _scattered(where: jax.Array, values: jax.Array, size: int) -> jax.Array:
     lane = jnp.arange(len(where), dtype=jnp.int32)[:, None]
     lines = jnp.zeros((len(where), size), values.dtype)
     return lines.at[lane, where].add(values, mode="promise_in_bounds")
+
+
+def products(
+    keys: jax.Array,
+    parts: Sequence[tuple[Part, jax.Array | float]],
+    ids: jax.Array,
+    num_labels: int,
+    *,
+    prior: jax.Array | None = None,
+) -> tuple[Product, Product]:
+    """Return the products of some blocks with vectors; no block is written out.
+
+    Args:
+      keys: (R, 1 + num_slots) `Blocks.keys`.
+      parts: Values and sums with their factors; the blocks are the sum of the products.
+      ids: (n,) rows.
+      num_labels: S. Static.
+      prior: () number that is added to each entry of a feature, or None for 0.
+
+    Returns:
+      Products with (n, stride) from the right, and with (n, S) from the left.
+    """
+    size = num_labels, stride(num_labels)
+    record = keys.at[ids].get(mode="promise_in_bounds")
+    pair = jnp.maximum(record[:, 1:] - 1, 0)
+    lane = jnp.arange(len(ids), dtype=jnp.int32)[:, None]
+    place = [lane * size[0] + pair // size[1], lane * size[1] + pair % size[1]]
+    slots = [
+        factor * part.slots.at[ids].get(mode="promise_in_bounds")[:, 1:]
+        for part, factor in parts
+    ]
+    values = sum(slots[1:], start=slots[0])  # a free slot adds 0
+    has_page = record[:, 0] > 0
+    (paged,) = jnp.nonzero(has_page, size=len(ids), fill_value=0)
+    num_paged = has_page.sum(dtype=jnp.int32)
+
+    def page(t: jax.Array) -> jax.Array:
+        at = record[t, 0]
+        found = [
+            factor * part.pages.at[at].get(mode="promise_in_bounds")
+            for part, factor in parts
+        ]
+        whole = sum(found[1:], start=found[0])
+        return whole[: size[0] * size[1]].reshape(size)
+
+    def product(vectors: jax.Array, source: int, target: int) -> jax.Array:
+        own = vectors.reshape(-1).at[place[source]].get(mode="promise_in_bounds")
+        found = jnp.zeros((len(ids) * size[target],), vectors.dtype)
+        found = found.at[place[target]].add(values * own, mode="promise_in_bounds")
+
+        def add(k: jax.Array, found: jax.Array) -> jax.Array:
+            t = paged[k]
+            block, vector = page(t), vectors[t]
+            more = block @ vector if target == 0 else vector @ block
+            return found.at[t].add(more, mode="promise_in_bounds")
+
+        found = found.reshape(len(ids), size[target])
+        if prior is not None:
+            is_feature = (ids < keys.shape[0] - 1)[:, None]
+            is_column = jnp.arange(size[target], dtype=jnp.int32) <= num_labels
+            total = prior * vectors.sum(axis=1, keepdims=True)
+            found = found + jnp.where(is_feature & is_column[None], total, 0)
+        return lax.fori_loop(np.int32(0), num_paged, add, found)
+
+    return lambda right: product(right, 1, 0), lambda left: product(left, 0, 1)
 
 
 def at(blocks: Blocks, ids: jax.Array, pair: jax.Array) -> jax.Array:

@@ -7,11 +7,13 @@ import jax.numpy as jnp
 
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.models.blocks import (
+    MANY,
     SLOTS,
     Blocks,
     Part,
     dense,
     listed,
+    products,
     stride,
     zeros,
 )
@@ -20,6 +22,7 @@ from lowrank_jax.online.touched import first_of_its_kind
 from lowrank_jax.types import Sentence
 
 __all__ = [
+    "MANY",
     "SLOTS",
     "Blocks",
     "Capacity",
@@ -32,6 +35,7 @@ __all__ = [
     "is_short",
     "larger",
     "listed",
+    "products",
     "zeros",
 ]
 __dir__ = __all__.copy
@@ -55,7 +59,7 @@ class Capacity(NamedTuple):
         """Return the number of entries in a record."""
         if self.num_slots is not None:
             return self.num_slots
-        return SLOTS if space.num_labels < 64 else 127
+        return SLOTS if space.num_labels < MANY else 127
 
     def sizes(
         self, space: Space, num_columns: int, dtype: jnp.dtype

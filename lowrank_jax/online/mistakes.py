@@ -15,7 +15,7 @@ read in any case.
 """
 
 import dataclasses
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,7 @@ from jax import lax
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Space
-from lowrank_jax.decode import Scores, allow_labels, best_path
+from lowrank_jax.decode import LowRankScores, Scores, allow_labels, best_path
 from lowrank_jax.types import Sentence
 
 __all__ = [
@@ -51,6 +51,9 @@ __all__ = [
 __dir__ = __all__.copy
 
 
+Sought = TypeVar("Sought", bound=Scores | LowRankScores)
+
+
 class Differences(NamedTuple):
     """Positions where the label pairs differ, in ascending order."""
 
@@ -73,7 +76,7 @@ class Position(NamedTuple):
 
 
 def compare(
-    sentence: Sentence, scores: Scores, predicted: jax.Array
+    sentence: Sentence, scores: Scores | LowRankScores, predicted: jax.Array
 ) -> tuple[Sentence, Differences]:
     """Return the sentence with all labels known, and where the prediction differs.
 
@@ -101,8 +104,8 @@ def compare(
 
 
 def with_cost(
-    sentence: Sentence, scores: Scores, cost: jax.typing.ArrayLike | None
-) -> tuple[Scores, jax.Array | None]:
+    sentence: Sentence, scores: Sought, cost: jax.typing.ArrayLike | None
+) -> tuple[Sought, jax.Array | None]:
     """Return the scores plus the cost of each label, and those costs.
 
     Args:
@@ -116,11 +119,13 @@ def with_cost(
 
     table = cost_table(cost, sentence.space.num_labels)
     costs = label_costs(sentence.labels, jnp.asarray(table, scores.unary.dtype))
-    return scores._replace(unary=scores.unary + costs), costs
+    return scores._replace(unary=scores.unary + costs), costs  # type: ignore[return-value]
 
 
 def predict(
-    sentence: Sentence, scores: Scores, cost: jax.typing.ArrayLike | None = None
+    sentence: Sentence,
+    scores: Scores | LowRankScores,
+    cost: jax.typing.ArrayLike | None = None,
 ) -> tuple[Sentence, jax.Array, Differences, jax.Array]:
     """Predict a sentence, and compare the prediction with what is known of it.
 
@@ -204,10 +209,12 @@ def position(sentence: Sentence, differences: Differences, n: jax.Array) -> Posi
     )
 
 
-def score_gap(scores: Scores, here: Position) -> jax.Array:
+def score_gap(scores: Scores | LowRankScores, here: Position) -> jax.Array:
     """Return score(true pair) - score(predicted pair) at this position."""
     unary = scores.unary[here.place, here.labels]
-    if scores.pairwise.ndim == 2:
+    if isinstance(scores, LowRankScores):
+        pairs = scores.pairs(here.place, here.labels, here.previous)
+    elif scores.pairwise.ndim == 2:
         pairs = scores.pairwise[here.labels, here.previous]
     else:
         pairs = scores.pairwise[here.place, here.labels, here.previous]

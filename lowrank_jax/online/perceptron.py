@@ -206,7 +206,8 @@ def _start(
     if room is None or not space.first_order:
         return linear.zeros(space, dtype), None
     labels = space.num_labels
-    if room.num_slots is None and labels < 64:  # all slots of a sentence are scattered
+    # Few slots: those of a whole sentence are scattered.
+    if room.num_slots is None and labels < blocks.MANY:
         room = room._replace(num_slots=7)
     num_rows, num_pages = room.sizes(space, 2 * labels, dtype)
     index, pool = touched.start(space, num_rows)

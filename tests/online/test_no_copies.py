@@ -11,8 +11,8 @@ from lowrank_jax.online import bcd, bol, mira, mirror_descent, perceptron
 NUM_FEATURES = 40_000  # a number that no other axis has
 
 
-def check(learner, orders):
-    space = Space(NUM_FEATURES, 6, orders, has_transitions=True)
+def check(learner, orders, num_labels=6, has_transitions=True):
+    space = Space(NUM_FEATURES, num_labels, orders, has_transitions)
     testing.assert_no_copies(
         learner, testing.sentences(space), num_rows=NUM_FEATURES + 1
     )
@@ -43,6 +43,11 @@ def check(learner, orders):
 )
 def test_a_pass_copies_no_large_table(learner, orders):
     check(learner, orders)
+
+
+def test_a_pass_with_many_labels_copies_no_large_table():
+    learner = bol.learner(start=0.5, capacity=bol.Capacity(9_000, 40))
+    check(learner, ("01", "01"), num_labels=70, has_transitions=False)
 
 
 def test_the_check_sees_a_copy():

@@ -204,9 +204,7 @@ def learner(
         if state.pool is not None:  # a full state does no round
             length = jnp.where(state.pool.is_full, 0, example.length)
             example = dataclasses.replace(example, length=length)
-        scores = bilinear.scores(
-            state.params, example, has_zero_row=True, buffers=state.scores
-        )
+        scores = bilinear.sought(state.params, example, state.scores)
         example, predicted, differences, price = mistakes.predict(
             example, scores, label_cost
         )
@@ -444,5 +442,5 @@ def _start(
         conjugate=jnp.zeros((), dtype),
         num_rounds=jnp.zeros((), jnp.int32),
         pool=pool,
-        scores=bilinear.buffers_for(example, dtype),
+        scores=bilinear.buffers_for(params, example),
     )

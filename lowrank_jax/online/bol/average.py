@@ -13,7 +13,7 @@ from jax import lax
 
 from lowrank_jax import checks
 from lowrank_jax.linalg import max_tree, spectra
-from lowrank_jax.linalg.power_iteration import Subspace, leading_subspace
+from lowrank_jax.linalg.power_iteration import Operator, Subspace
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online import entries
 from lowrank_jax.online.bol import block as bol_block
@@ -125,7 +125,7 @@ def _mean_blocks(
 
     def one(n: jax.Array, columns: jax.Array) -> jax.Array:
         ids = lax.dynamic_slice_in_dim(touched, n * chunk_size, chunk_size)
-        mean = _mean_theta(state, ids, num_rounds)
+        mean = _mean_to_map(state, ids, num_rounds)
         start = bilinear.split(state.params.table[ids], labels).right
         start = start + bol_block.NUDGE * state.nudge[None]
 
@@ -143,16 +143,28 @@ def _mean_blocks(
 
         def go(carry: Carry) -> Carry:
             step, _, found = carry
-            new = leading_subspace(mean, found.right, num_steps=4)
+            new = bol_block.leading(mean, found.right, num_steps=4)
             return step + 4, energy(found), new
 
-        found = leading_subspace(mean, start, num_steps=4)
-        begin = (jnp.array(4, jnp.int32), jnp.zeros_like(mean[:, 0, 0]), found)
+        found = bol_block.leading(mean, start, num_steps=4)
+        begin = (jnp.array(4, jnp.int32), jnp.zeros_like(start[:, 0, 0]), found)
         _, _, found = lax.while_loop(goes_on, go, begin)
         return columns.at[ids].set(bilinear.join(found.left, found.right))
 
     columns = jnp.zeros_like(state.params.table[:, labels:])
     return lax.fori_loop(jnp.zeros_like(num_chunks), num_chunks, one, columns)
+
+
+def _mean_to_map(state: State, ids: jax.Array, num_rounds: jax.Array) -> Any:
+    """Return the average of Theta for `leading`, by entries for many labels."""
+    blocks, labels = state.blocks, num_labels_of(state)
+    if not isinstance(blocks, entries.Blocks) or labels < entries.MANY:
+        return _mean_theta(state, ids, num_rounds)
+    assert state.sums is not None and isinstance(state.sums.blocks, entries.Part)
+    parts = (blocks.values, 1.0), (state.sums.blocks, -1 / num_rounds)
+    return Operator(
+        *entries.products(blocks.keys, parts, ids, labels, prior=state.start)
+    )
 
 
 def _mean_theta(state: State, ids: jax.Array, num_rounds: jax.Array) -> jax.Array:

@@ -19,14 +19,22 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax.data.sequences import Space
-from lowrank_jax.decode import Scores
+from lowrank_jax.decode import LowRankScores, Scores
 from lowrank_jax.linalg import power_iteration, spectra
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import entries, mistakes
 from lowrank_jax.online.touched import first_of_its_kind
 from lowrank_jax.types import Sentence
 
-__all__ = ["Mapped", "Moved", "Sums", "map_blocks", "move", "padded_theta"]
+__all__ = [
+    "Mapped",
+    "Moved",
+    "Sums",
+    "map_blocks",
+    "move",
+    "padded_theta",
+    "theta_to_map",
+]
 __dir__ = __all__.copy
 
 # In a block of small integers, a warm start can lie exactly in an invariant subspace
@@ -60,7 +68,7 @@ def move(
     blocks: jax.Array | entries.Blocks,
     sums: Sums | None,
     example: Sentence,
-    scores: Scores,
+    scores: Scores | LowRankScores,
     differences: mistakes.Differences,
     step: jax.Array,
     weight: jax.Array,
@@ -163,6 +171,38 @@ def padded_theta(
     return moved + jnp.where(is_entry, prior, 0)
 
 
+def theta_to_map(
+    blocks: jax.Array | entries.Blocks,
+    ids: jax.Array,
+    prior: jax.Array | None,
+    num_labels: int,
+) -> jax.Array | power_iteration.Operator:
+    """Return Theta of some blocks for `leading_subspace`; by entries for many labels.
+
+    Takes the arguments of `theta_of`.
+    """
+    if not isinstance(blocks, entries.Blocks) or num_labels < entries.MANY:
+        return padded_theta(blocks, ids, prior, num_labels)
+    parts = [(blocks.values, 1.0)]
+    return power_iteration.Operator(
+        *entries.products(blocks.keys, parts, ids, num_labels, prior=prior)
+    )
+
+
+def leading(
+    theta: jax.Array | power_iteration.Operator, start: jax.Array, *, num_steps: int
+) -> power_iteration.Subspace:
+    """Return the leading subspaces of `theta_to_map` from a start (n, rank, S + 1)."""
+    width = bilinear.stride(start.shape[2] - 1)
+    if isinstance(theta, jax.Array):
+        width = theta.shape[2]
+    room = ((0, 0), (0, 0), (0, width - start.shape[2]))
+    new = power_iteration.leading_subspace(
+        theta, jnp.pad(start, room), num_steps=num_steps
+    )
+    return new._replace(right=new.right[:, :, : start.shape[2]])
+
+
 def map_blocks(
     table: jax.Array,
     blocks: jax.Array | entries.Blocks,
@@ -189,14 +229,11 @@ def map_blocks(
     def one(n: jax.Array, mapped: Mapped) -> Mapped:
         here = mistakes.position(example, differences, n)
         ids = here.ids[jnp.array(space.first_order, jnp.int32)]
-        theta = padded_theta(blocks, ids, prior, labels)
+        theta = theta_to_map(blocks, ids, prior, labels)
         rows = mapped.table.at[ids].get(mode="promise_in_bounds")
         old = bilinear.split(rows, labels)
         start = old.right + NUDGE * nudge[None]
-        room = theta.shape[2] - start.shape[2]
-        start = jnp.pad(start, ((0, 0), (0, 0), (0, room)))
-        new = power_iteration.leading_subspace(theta, start, num_steps=num_steps)
-        new = new._replace(right=new.right[:, :, : labels + 1])
+        new = leading(theta, start, num_steps=num_steps)
         columns = bilinear.join(new.left, new.right)
         at = mapped.table.at[ids, labels:]
         table = at.set(columns, mode="promise_in_bounds")
@@ -219,7 +256,8 @@ def map_blocks(
         growth = jnp.where(is_first, energy - before, 0).sum() / 2
         ratio = mapped.ratio
         if wants_ratio:
-            ratio = jnp.maximum(ratio, ratio_of(theta, rank))
+            whole = padded_theta(blocks, ids, prior, labels)
+            ratio = jnp.maximum(ratio, ratio_of(whole, rank))
         return Mapped(
             table=table,
             factor_sums=factor_sums,

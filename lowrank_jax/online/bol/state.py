@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lowrank_jax.decode import Scores
+from lowrank_jax.decode import LowRankScores, Scores
 from lowrank_jax.linalg import max_tree
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import entries, touched
@@ -50,7 +50,7 @@ class State(NamedTuple):
     start: jax.Array | None = None
     step_size: jax.Array | None = None
     pool: touched.Pool | None = None
-    scores: Scores | None = None
+    scores: Scores | LowRankScores | None = None
 
 
 def variant_of(state: State) -> str:

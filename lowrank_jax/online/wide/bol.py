@@ -13,7 +13,6 @@ from jax import lax
 
 from lowrank_jax import checks
 from lowrank_jax.data.sequences import Space
-from lowrank_jax.linalg import power_iteration
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import entries, mistakes
 from lowrank_jax.online import touched as tables
@@ -283,13 +282,11 @@ def _mapped(
     labels, table = state.nudge.shape[1] - 1, state.params.table
     num_rows = table.shape[0]
     local = own.local(ids, num_rows)
-    theta = bol_block.padded_theta(state.blocks, local, state.start, labels)
+    theta = bol_block.theta_to_map(state.blocks, local, state.start, labels)
     old = table.at[ids].get(mode="promise_in_bounds")
     start = bilinear.split(old, labels).right + bol_block.NUDGE * state.nudge[None]
-    room = theta.shape[2] - start.shape[2]
-    start = jnp.pad(start, ((0, 0), (0, 0), (0, room)))
-    new = power_iteration.leading_subspace(theta, start, num_steps=num_power_steps)
-    found = bilinear.join(new.left, new.right[:, :, : labels + 1])
+    new = bol_block.leading(theta, start, num_steps=num_power_steps)
+    found = bilinear.join(new.left, new.right)
     return jnp.where((ids < num_rows - 1)[:, None], found, 0)
 
 

@@ -1,11 +1,13 @@
 """The sparse dual against the dense one, on streams that overflow records and pools."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowrank_jax import loops, streams
+from lowrank_jax import decode, loops, streams
 from lowrank_jax.certify import comparator, spectrum
 from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.models import bilinear
@@ -18,7 +20,7 @@ final_params = jax.jit(bol.final_params)
 theta = jax.jit(bol.theta)
 
 
-def stream(seed=0, num_features=60, num_labels=5):
+def stream(seed=0, num_features=60, num_labels=5, has_transitions=True):
     """Random labels, so mistakes never end; some features recur at most positions."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(1, 6, 24)
@@ -26,7 +28,7 @@ def stream(seed=0, num_features=60, num_labels=5):
     ids = rng.zipf(1.3, (offsets[-1], 3)) % num_features
     ids[rng.random(ids.shape) < 0.1] = num_features
     labels = rng.integers(0, num_labels, offsets[-1]).astype(np.int32)
-    space = Space(num_features, num_labels, ("01", "1", "01"), has_transitions=True)
+    space = Space(num_features, num_labels, ("01", "1", "01"), has_transitions)
     return Sequences(ids.astype(np.int32), labels, offsets, space)
 
 
@@ -78,6 +80,49 @@ def test_a_sparse_dual_that_grew_equals_the_dense_one(settings):
     found, wanted = spectrum.conjugate(state), spectrum.conjugate(dense)
     assert found.value == pytest.approx(wanted.value, rel=1e-12)
     np.testing.assert_allclose(found.spectrum, wanted.spectrum, rtol=1e-9)
+
+
+MANY = 70
+
+
+@pytest.mark.parametrize("settings", [{}, {"rank": 2, "start": 0.5}])
+def test_maps_by_entries_for_many_labels_equal_the_dense_ones(settings):
+    sequences = stream(num_labels=MANY, has_transitions=False)
+    dense, expected = run(sequences, dual="dense", **settings)
+    state, trace = run(sequences, capacity=SMALL, **settings)
+    assert isinstance(state.scores, decode.LowRankScores)
+    assert int(state.blocks.num_pages) > 5
+    np.testing.assert_array_equal(trace.num_wrong, expected.num_wrong)
+    np.testing.assert_allclose(theta(state), theta(dense), atol=1e-12)
+    np.testing.assert_allclose(trace.bregman, expected.bregman, atol=1e-8)
+    for one, other in (
+        (state.params, dense.params),
+        (final_params(state), final_params(dense)),
+    ):
+        for ours, theirs in zip(by_feature(one), by_feature(other), strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-7)
+
+
+def test_low_rank_scores_find_the_path_of_the_scores_written_out():
+    sequences = stream(num_labels=MANY, has_transitions=False)
+    values = np.random.default_rng(0).normal(size=sequences.feature_ids.shape)
+    sequences = dataclasses.replace(sequences, values=values)
+    corpus = streams.sentences.stream(sequences)
+    params = bilinear.random(jax.random.key(0), corpus.space, 2, jnp.float64)
+    params = params._replace(scale=jnp.asarray(0.5))
+
+    @jax.jit
+    def both(index):
+        example = corpus.example(index)
+        written = bilinear.scores(params, example, has_zero_row=True)
+        sought = bilinear.sought(params, example)
+        assert isinstance(sought, decode.LowRankScores)
+        return [decode.best_path(s, example.length) for s in (written, sought)]
+
+    for index in range(6):
+        one, other = both(index)
+        np.testing.assert_array_equal(one.labels, other.labels)
+        np.testing.assert_allclose(one.score, other.score, rtol=1e-10)
 
 
 def test_capacity_changes_nothing_and_a_bare_scan_says_that_it_is_full():
