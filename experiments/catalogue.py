@@ -15,6 +15,7 @@ NAMES = (
     "bol-fig3",
     "bol-tasks",
     "bol-why",
+    "bol-brown",
     "bol-regret",
     "bol-chunking",
     "sblr-table1",

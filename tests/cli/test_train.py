@@ -336,3 +336,26 @@ def test_the_standard_unseen_label_of_conll_counts_as_an_error(cli, files, tmp_p
     assert 90 < accuracy < 100
     done = cli(*given, "--unseen-label", "error")
     assert done.status == 2 and f"{test}:" in done.err
+
+
+def test_orders_auto_says_what_it_has_chosen_and_keeps_it(cli, files, tmp_path):
+    template = tmp_path / "two.template"
+    template.write_text("U0:%x[0,0]\nU1:%x[0,1]\n")
+    given = ("--train", files.train, "--template", template, "--passes", 2)
+    done = cli(
+        *(
+            "train",
+            "sp",
+            *given,
+            "--orders",
+            "auto",
+            "--json",
+            tmp_path / "result.json",
+        ),
+        *("--model", tmp_path / "m"),
+    )
+    assert done.status == 0 and "first-order weights: " in done.out
+    assert " of 2 templates" in done.out and "held-out training sentences" in done.out
+    report = json.loads((tmp_path / "result.json").read_text())["orders"]
+    kept = json.loads((tmp_path / "m" / "model.json").read_text())
+    assert report == kept["training"]["orders"] and len(report["alone"]) == 2

@@ -127,10 +127,11 @@ def add_parser(commands: Any) -> None:
     )
     add(
         "--orders",
-        choices=("template", "zero", "first", "both"),
+        choices=("template", "zero", "first", "both", "auto"),
         help="which templates have weights on the label (zero), on pairs of labels "
-        "(first) or on both, whatever the file says; default: both for bilinear "
-        "learners, else template",
+        "(first) or on both, whatever the file says; auto gives all of them weights on "
+        "the label, and chooses on held-out training sentences which have weights on "
+        "pairs beside; default: both for bilinear learners, else template",
     )
     add(
         "--min-count",

@@ -136,6 +136,10 @@ class Sentences:
     def lines(self, result: dict[str, Any]) -> Iterator[str]:
         """Yield the summary, and add the scores on the test data to the result."""
         folder = pathlib.Path(self.arguments.model)
+        if "orders" in result:
+            from lowrank_jax.estimators.tagger import orders
+
+            yield orders.line(result["orders"])
         yield f"model: {folder}, {result['num_parameters']:,} parameters"
         if self.certifier is not None and self.certificate is not None:
             yield self.certifier.line(self.certificate)

@@ -10,14 +10,12 @@ import numpy as np
 from lowrank_jax import checks, metrics
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.chunks import SCHEMES
-from lowrank_jax.data.corpus import Bags, Corpus, labels_like, sentences_of
+from lowrank_jax.data.corpus import Corpus, labels_like, sentences_of
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.estimators import learners
 from lowrank_jax.estimators.tagger import small
 from lowrank_jax.estimators.tagger.model import TaggerModel
 from lowrank_jax.features import (
-    AttributeEncoder,
-    Encoder,
     Template,
     check_kind,
     read_template,
@@ -58,6 +56,7 @@ class Tagger(TaggerModel):
       classes_: Labels in the order of the model.
       temperature_: Number that divides scores to give probabilities.
       scheme_: Schemes of chunks in the labels, if `labels` or `legal_only` is given.
+      orders_: What ``orders="auto"`` has chosen, and its held-out scores.
       history_: One entry per pass: number of mistakes, loss, seconds.
       hyperparameters_: All settings of the learner, ready for JSON.
       training_: Summary of the training, ready for JSON.
@@ -91,8 +90,8 @@ class Tagger(TaggerModel):
             tokens of columns. None takes the template of the format, or ``"words"``
             for words alone. Lists and dicts of features need none.
           orders: ``"template"``, ``"zero"``, ``"first"`` or ``"both"``, as
-            `features.with_orders` has them. None takes ``"both"`` for bilinear
-            learners, else ``"template"``.
+            `features.with_orders` has them, or ``"auto"``, chosen on held-out training
+            sentences. None takes ``"both"`` for bilinear learners, else ``"template"``.
           min_count: Least number of occurrences of a feature.
           seed: Seed of the order of sentences and of the start.
           format: What `score` counts: chunks (``"conll"``), words
@@ -162,6 +161,8 @@ class Tagger(TaggerModel):
                 found = "words" if self.format.startswith("conll") else "nettalk"
         if not isinstance(found, Template):
             found = read_template(found)
+        if self.orders == "auto":
+            return with_orders(found, "zero")
         return with_orders(found, self.orders or self._spec.orders)
 
     def fit(
@@ -191,10 +192,10 @@ class Tagger(TaggerModel):
         from lowrank_jax.estimators.tagger import fitting
 
         self.check()
-        for name in ("_params", "_weights", "_state"):
+        for name in ("_params", "_weights", "_state", "orders_"):
             self.__dict__.pop(name, None)
         corpus = self._begin(self._given(X, y))
-        self.encoder_, sequences = self._fit_encoder(corpus)
+        self.encoder_, sequences = fitting.encode(self, corpus)
         self._bars()
         fitting.train(
             self,
@@ -238,7 +239,7 @@ class Tagger(TaggerModel):
         corpus = self._given(X, y)
         if "_weights" not in self.__dict__:
             corpus = self._begin(corpus)
-            self.encoder_, sequences = self._fit_encoder(corpus)
+            self.encoder_, sequences = fitting.encode(self, corpus)
             if classes is not None:
                 names = tuple(sorted({*map(str, classes), *self.encoder_.labels}))
                 from lowrank_jax.features.growing import with_labels
@@ -418,26 +419,6 @@ class Tagger(TaggerModel):
         """Learn the scheme of the labels; return the corpus in the model's scheme."""
         self._learn_scheme(corpus, self.labels, self.legal_only)
         return self._own_labels(corpus)
-
-    def _fit_encoder(
-        self, corpus: Corpus
-    ) -> tuple[Encoder | AttributeEncoder, Sequences]:
-        """Learn features and labels; return encoder and encoded corpus."""
-        if isinstance(corpus, Bags):
-            if self.template is not None:
-                raise InputError(
-                    f"`template` {self.template!r:.40} needs tokens of columns, and "
-                    "the tokens of `X` are lists or dicts of features; leave "
-                    "`template` out, or give strings or tuples."
-                )
-            return AttributeEncoder.fit_transform(
-                corpus,
-                orders=self.orders or self._spec.orders,
-                min_count=self.min_count,
-            )
-        template = self.template_for(len(corpus.columns))
-        template.check_columns(len(corpus.columns), corpus.source)
-        return Encoder.fit_transform(corpus, template, min_count=self.min_count)
 
     def _check_kind(self, corpus: Corpus) -> None:
         check_kind(self.encoder_, corpus)

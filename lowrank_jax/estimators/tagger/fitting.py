@@ -14,13 +14,14 @@ import numpy as np
 from lowrank_jax import loops, metrics, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.data import records
-from lowrank_jax.data.corpus import Corpus
+from lowrank_jax.data.corpus import Bags, Corpus
 from lowrank_jax.data.sequences import Sequences, check_weights
 from lowrank_jax.estimators import base, learners, training
 from lowrank_jax.estimators.tagger import compact
 from lowrank_jax.estimators.tagger.model import arrays_of, params_of
+from lowrank_jax.features import AttributeEncoder, Encoder
 
-__all__ = ["Fit", "Run", "fit", "go_on", "train"]
+__all__ = ["Fit", "Run", "encode", "fit", "go_on", "train"]
 
 Run = Callable[[training.Job], training.Outcome]
 
@@ -122,6 +123,29 @@ def fit(
     return Fit(params, outcome.state, summary)
 
 
+def encode(tagger: Any, corpus: Corpus) -> tuple[Encoder | AttributeEncoder, Sequences]:
+    """Learn features and labels of training data; return encoder and encoded data."""
+    if isinstance(corpus, Bags):
+        if tagger.template is not None:
+            raise InputError(
+                f"`template` {tagger.template!r:.40} needs tokens of columns, and "
+                "the tokens of `X` are lists or dicts of features; leave "
+                "`template` out, or give strings or tuples."
+            )
+        return AttributeEncoder.fit_transform(
+            corpus,
+            orders=tagger.orders or tagger._spec.orders,
+            min_count=tagger.min_count,
+        )
+    template = tagger.template_for(len(corpus.columns))
+    template.check_columns(len(corpus.columns), corpus.source)
+    if tagger.orders == "auto":
+        from lowrank_jax.estimators.tagger import orders
+
+        template = orders.choose(tagger, corpus, template)
+    return Encoder.fit_transform(corpus, template, min_count=tagger.min_count)
+
+
 def train(
     tagger: Any,
     corpus: Corpus,
@@ -216,6 +240,8 @@ def train(
         **found.summary,
     }
     tagger.training_["passes"] += num_before
+    if "orders_" in tagger.__dict__:
+        tagger.training_["orders"] = tagger.orders_
     tagger.temperature_ = 1.0
     if spec.is_batch:
         return
