@@ -1,5 +1,7 @@
 """Brown in small: tags, the split by files, and one fit of ours and of CRFsuite."""
 
+import lzma
+
 import numpy as np
 import pytest
 
@@ -52,6 +54,21 @@ def test_a_fit_is_measured(corpus, method):
     found = brown.measure(method, train, test, 3, 0)
     assert found["accuracy"] > 95 and found["labels"] == 3
     assert found["sentences"] == 25 and found["seconds"] > 0 and found["MB"] > 20
+
+
+def test_a_fit_in_a_process_reads_the_folder(corpus, tmp_path):
+    pytest.importorskip("pycrfsuite")
+    lines = [
+        f"{w}\t{t}-TL" for w, t in zip(*corpus.columns, corpus.labels, strict=True)
+    ]
+    text = "".join("\n".join(lines[i : i + 10]) + "\n\n" for i in range(0, 300, 10))
+    with lzma.open(tmp_path / "brown.txt.xz", "wt") as stream:
+        stream.write(text)
+    files = [f"f{i}\tmade\t{3 * i}\t3" for i in range(10)]
+    (tmp_path / "sections.tsv").write_text("\n".join(["head", *files]) + "\n")
+    found = brown._process("CRFsuite ap", 1.0, 0, 3, tmp_path)
+    assert found["sentences"] == 27 and found["labels"] == 3
+    assert found["accuracy"] > 95
 
 
 def test_the_table_comes_from_the_result():
