@@ -7,6 +7,7 @@ types and their help come from the signature and the docstring of its functions.
 import importlib
 import inspect
 import types
+import typing
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -239,13 +240,16 @@ def complete(
       given: Values that were given.
 
     Raises:
-      InputError: If a name is not a setting.
+      InputError: If a name is not a setting, or None is given for a number or word.
     """
-    for name in given:
+    for name, value in given.items():
         if name not in options:
             raise InputError(
                 f"`{name}` is not a setting of {owner}; it has {', '.join(options)}."
             )
+        takes_none = type(None) in typing.get_args(options[name].annotation)
+        if value is None and not takes_none:
+            raise InputError(f"`{name}` must have a value, got None; leave it out.")
     return {name: p.default for name, p in options.items()} | dict(given)
 
 

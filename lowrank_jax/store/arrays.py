@@ -68,7 +68,7 @@ def unpack(packed: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays into one ``.npz`` file, packed, atomically."""
-    packed = pack(arrays)
+    packed = dict(sorted(pack(arrays).items()))  # read and written again: same bits
     # numpy's stub takes every keyword for its own option.
     replace_file(path, lambda file: np.savez(file, **packed))  # type: ignore[arg-type]
 

@@ -56,7 +56,7 @@ def _act(
     env: dict[str, str],
 ) -> None:
     os.environ.update(env)
-    with open(err, "w", encoding="utf-8") as file:
+    with open(err, "w", encoding="utf-8", buffering=1) as file:  # line by line
         with contextlib.redirect_stderr(file), contextlib.redirect_stdout(file):
             try:
                 status = act(*given)

@@ -140,51 +140,60 @@ def train(given: list[str]) -> int:
 
 
 def kill_trainings(place: pathlib.Path, seconds: float, seed: int) -> Part:
-    """Send signals to training processes at random times, then resume them.
+    """Send signals to training processes after a random pass, then resume them.
 
     A trial counts if the process was alive when the signal came.
     """
     part = Part("processes ended by SIGKILL, SIGTERM, SIGINT, resumed", seconds)
-    late = [0, 0]
+    late, signals = [0], (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+    unbroken: dict[str, str] = {}
+
+    def long(learner: str, own: pathlib.Path) -> list[str]:
+        given = command(learner, own, own / "m")
+        given[given.index("3", given.index("--model") - 2)] = "12"
+        return given
+
+    for learner in LEARNERS:
+        if children.start(train, long(learner, place), err=place / "err").join() or (
+            not (place / "m" / "model.json").exists()
+        ):
+            raise AssertionError(f"{learner}: {(place / 'err').read_text()}")
+        unbroken[learner] = bits(place / "m")
+        shutil.rmtree(place / "m")
 
     def work(index: int) -> None:
         rng, own = random.Random(f"{seed} {index}"), place / f"{index}"
         own.mkdir()
         model, err = own / "m", own / "err"
-        times: dict[str, tuple[float, str]] = {}
         for count in itertools.count(4 * index):
-            learner = LEARNERS[count % len(LEARNERS)]
-            given = command(learner, own, model)
-            given[given.index("3", given.index("--model") - 2)] = "12"
-            shutil.rmtree(model, ignore_errors=True)
             if part.is_over:
                 return
-            began = time.monotonic()
+            learner = LEARNERS[count % len(LEARNERS)]
+            given = long(learner, own)
+            shutil.rmtree(model, ignore_errors=True)
+            err.write_text("")
             child = children.start(train, given, err=err)
-            if learner not in times:
-                child.join()
-                if child.exitcode:
-                    raise AssertionError(f"{learner} does not train: {err.read_text()}")
-                times[learner] = time.monotonic() - began, bits(model)
-                continue
-            took, unbroken = times[learner]
-            time.sleep(took * rng.uniform(0.2, 0.95))
-            number = rng.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGINT))
-            is_alive = child.is_alive() and child.pid is not None
-            if is_alive:
+            passes, number = rng.randrange(12), rng.choice(signals)
+            while child.is_alive() and len(err.read_text().splitlines()) < passes:
+                time.sleep(0.001)
+            time.sleep(rng.choice((0, 0.001, 0.01)))
+            if child.is_alive() and child.pid is not None:
                 os.kill(child.pid, number)
             child.join(60)
-            if not is_alive or child.exitcode == 0:
-                late[index] += 1
+            if child.exitcode == 0:
+                late[0] += 1
                 continue
+            told = err.read_text()
             again = children.start(train, [*given, "--resume"], err=err)
             again.join()
-            is_same = again.exitcode == 0 and bits(model) == unbroken
-            wrong = f"{learner}, signal {number}: {err.read_text()[-200:]}"
+            is_same = again.exitcode == 0 and bits(model) == unbroken[learner]
+            wrong = (
+                f"{learner}, signal {number}: {told[-200:]} {err.read_text()[-200:]}"
+            )
             part.trial(None if is_same else wrong)
 
     children.side_by_side(work)
-    part.note = f"{sum(late)} more had ended before the signal"
+    part.note = f"{late[0]} more had ended before the signal"
     return part.end()
 
 

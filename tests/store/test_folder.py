@@ -210,6 +210,13 @@ def test_only_regular_files_of_a_size_that_is_there_are_read(tmp_path):
         arrays.read_arrays(tmp_path / "bare.npy")
 
 
+def test_the_order_of_arrays_changes_no_bit(tmp_path):
+    made = {"zero": np.eye(40), "transitions": np.ones(3)}  # the first is packed
+    arrays.write_arrays(tmp_path / "a.npz", made)
+    arrays.write_arrays(tmp_path / "b.npz", dict(reversed(made.items())))
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+
+
 def test_an_archive_that_claims_more_than_it_has_is_refused_unread(tmp_path):
     path = tmp_path / "a.npz"
     np.savez_compressed(path, a=np.zeros(1 << 23))

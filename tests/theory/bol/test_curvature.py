@@ -61,6 +61,15 @@ def test_hand_computed_spectrum_of_the_hessian():
     )
 
 
+def test_hessian_certificates_hold_for_rank_two():
+    found = jitted(curvature.hessian_certificates, rank=2)(example())
+    assert all(bool(part.holds) for part in found)
+    # s = 3, 2, 1, one row more than columns: 6 ones, then 2 s_i^2 / (s_i^2 - s_3^2).
+    trace = 6 + 18 / 8 + 8 / 3
+    np.testing.assert_allclose(found[2].observed, trace, rtol=1e-10)
+    np.testing.assert_allclose(found[2].bound, trace, rtol=1e-10)
+
+
 def test_printed_forms_of_the_corollary_miss():
     found = jitted(curvature.singular_value_certificates, place=0)(example())
     assert bool(found.hessian.holds) and bool(found.trace.holds)

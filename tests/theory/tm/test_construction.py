@@ -61,6 +61,8 @@ def test_four_primes_fit_no_table_of_two_by_two():
     assert not bool(found.holds)
     assert bool(table([2, 3, 4, 6], (2, 2)).holds)
     assert bool(table([2, 3, 7], (2, 2)).holds)  # one cell is free
+    assert bool(table([2, 3, 5, 4, 6, 10], (3, 2)).holds)  # more rows than columns
+    assert not bool(table([2, 3, 5, 4, 6, 11], (3, 2)).holds)
 
 
 def test_integer_modes_need_not_have_their_best_order_next_to_the_logarithm():
