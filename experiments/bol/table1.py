@@ -324,16 +324,12 @@ def table(result: Result) -> str:
                 if (row["size"], row["form"]) == (size, form)
             ]
             text += f"{_title(size)}, {name}:\n\n{tagging.table(rows)}\n"
-    rows = [
-        [
-            claim["size"],
-            claim["method"],
-            claim["over"],
-            f"{claim['difference']:+.2f} ± {claim['half']:.2f}",
-            claim["verdict"],
-        ]
-        for claim in result["claims"]
-    ]
+    rows = []
+    for claim in result["claims"]:
+        found, told = f"{claim['difference']:+.2f}", "one seed, no interval"
+        if claim.get("seeds") != 1:
+            found, told = f"{found} ± {claim['half']:.2f}", claim["verdict"]
+        rows.append([claim["size"], claim["method"], claim["over"], found, told])
     head = ["size", "method", "over", "difference", ""]
     return text + "Paired differences, 95 % intervals:\n\n" + markdown(head, rows)
 
