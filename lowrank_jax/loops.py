@@ -8,7 +8,7 @@ all data as one example (`streams.Whole`), and a pass is one iteration.
 import functools
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -91,7 +91,7 @@ def as_stream(data: Any) -> Stream:
     return Stacked(data)
 
 
-def start(learner: Learner, data: Any, *, key: jax.Array) -> Any:
+def start(learner: Learner[State, Any, Any], data: Any, *, key: jax.Array) -> State:
     """Return the state that `passes` and `train` start from with this key.
 
     Args:
@@ -101,9 +101,9 @@ def start(learner: Learner, data: Any, *, key: jax.Array) -> Any:
     """
     stream = as_stream(data)
     stream.check()
-    is_whole = isinstance(stream, Whole)
-    key_start = key if is_whole else jax.random.split(key)[0]
-    return _start(learner, key_start, stream)
+    key_start = key if isinstance(stream, Whole) else jax.random.split(key)[0]
+    state: State = _start(learner, key_start, stream)
+    return state
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -118,7 +118,7 @@ def _program(learner: Learner) -> Any:
     return jax.jit(lambda *given: run(learner, *given), donate_argnums=0)
 
 
-class Pass(NamedTuple):
+class Pass(NamedTuple, Generic[State, Info]):
     """One pass over the examples.
 
     Attributes:
@@ -131,14 +131,14 @@ class Pass(NamedTuple):
     """
 
     pass_index: int
-    state: Any
-    trace: Any
+    state: State
+    trace: Info
     seconds: float
     compile_seconds: float
 
 
 def passes(
-    learner: Learner,
+    learner: Learner[State, Info, Any],
     stream: Any,
     *,
     key: jax.Array,
@@ -149,7 +149,7 @@ def passes(
     on_rounds: Callable[[int, Any], None] | None = None,
     batch_size: int | str | tuple[int, ...] = 1,
     mesh: Mesh | None = None,
-) -> Iterator[Pass]:
+) -> Iterator[Pass[State, Info]]:
     """Train, and yield each pass as it ends.
 
     The order of a pass depends only on the key and the index of the pass. A run that
@@ -307,7 +307,7 @@ def train(
     *,
     key: jax.Array,
     num_passes: int,
-    on_pass: Callable[[Pass], None] | None = None,
+    on_pass: Callable[[Pass[State, Info]], None] | None = None,
     batch_size: int | str | tuple[int, ...] = 1,
     mesh: Mesh | None = None,
 ) -> tuple[State, Info]:

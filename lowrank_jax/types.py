@@ -16,7 +16,14 @@ import jax.numpy as jnp
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Space
 
-__all__ = ["Learner", "Sentence", "Stream", "check_dtype", "fingerprint"]
+__all__ = [
+    "Learner",
+    "Sentence",
+    "Stream",
+    "check_dtype",
+    "fingerprint",
+    "fingerprints",
+]
 __dir__ = __all__.copy
 
 
@@ -116,6 +123,13 @@ def fingerprint(example: Any) -> jax.Array:
             mixed = jnp.where(is_inside, mixed, 0)
         total = total + mixed.sum(dtype=jnp.uint32)
     return _mix(total)
+
+
+@jax.jit
+def fingerprints(stream: Stream) -> jax.Array:
+    """Return the hash of each example of a stream, (num_examples,) uint32."""
+    numbers = jnp.arange(stream.num_examples, dtype=jnp.int32)
+    return jax.lax.map(lambda index: fingerprint(stream.example(index)), numbers)
 
 
 def _mix(bits: jax.Array) -> jax.Array:

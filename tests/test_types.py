@@ -32,11 +32,21 @@ def losses(sequences: Sequences) -> tuple[jax.Array, jax.Array]:
 def held(found: certify.RunCertificate) -> float:
     lowrank_jax.Tagger(num_passes=3)
     return found.regret
+
+
+def certified(sequences: Sequences, key: jax.Array) -> jax.Array:
+    learner = bol.learner(record=("predicted",))
+    for one in loops.passes(learner, sequences, key=key, num_passes=2):
+        print(one.trace.margin)
+    done = certify.run(learner, sequences, key=key, num_passes=2)
+    return done.trace.num_wrong
 """
 WRONG = {  # the words of the script, and what stands in their place
     "certificate": ("found.regret", "found.not_a_field"),
     "field": ("trace.loss", "trace.not_a_field"),
     "name": ("lowrank_jax.Tagger", "lowrank_jax.Taggr"),
+    "pass": ("one.trace.margin", "one.trace.not_a_field"),
+    "run": ("done.trace.num_wrong", "done.trace.not_a_field"),
     "setting": ("num_passes=3", 'num_passes="three"'),
     "state": ("state.conjugate", "state.not_a_field"),
     "variant": ('variant="block"', 'variant="blok"'),
@@ -71,7 +81,7 @@ def test_mypy_sees_a_wrong_field_and_a_wrong_variant(tmp_path):
     for line in lines:
         found[line.partition(".py")[0]] += line
     assert found.keys() == WRONG.keys(), done.stdout + done.stderr
-    for name in ("certificate", "field", "state"):
+    for name in ("certificate", "field", "pass", "run", "state"):
         assert '"not_a_field"' in found[name]
     assert '"Taggr"' in found["name"] and '"num_passes"' in found["setting"]
     assert "Literal['blok']" in found["variant"]

@@ -19,13 +19,14 @@ from lowrank_jax.certify import spectrum
 from lowrank_jax.checks import InputError
 from lowrank_jax.online import mistakes
 from lowrank_jax.theory.bol.regret import has_step_size
-from lowrank_jax.types import Stream, fingerprint
+from lowrank_jax.types import Stream, fingerprints
 
 __all__ = [
     "Rounds",
     "check",
     "check_examples",
     "check_first_pass",
+    "check_labels",
     "differences",
     "joined",
     "wide",
@@ -74,6 +75,11 @@ def check(
             "A certificate needs the predictions of the run: build the learner with "
             "record=('predicted',)."
         )
+    if not hasattr(trace, "bregman"):
+        raise InputError(
+            "The trace is of wide rounds (`batch_size`): `certify.wide_regret` "
+            "certifies them."
+        )
     if state.step_size is None:
         raise InputError(
             "A certificate needs one step size for all rounds, and this state names "
@@ -97,9 +103,8 @@ def check(
             f"sentences, one per round of the trace, got {len(order)}."
         )
     step = float(state.step_size)
-    tolerance = 1e-8 if dtype == np.float64 else 1e-4
-    _check_step_size(state, trace, step, tolerance)
-    _check_labels(trace, corpus, order)
+    _check_step_size(state, trace, step, _tolerance(trace))
+    check_labels(trace, corpus, order)
     check_examples(trace, corpus, order)
     moved = np.flatnonzero(trace.is_mistake)
     counts = _counts(corpus, order[moved], trace.predicted[moved])
@@ -122,15 +127,18 @@ def _is_index(order: np.ndarray, size: int) -> bool:
 def _check_step_size(state: Any, trace: Any, step: float, tolerance: float) -> None:
     """Check C: on a mistake, Delta_t + B_t = C (1 - <W, dPhi>), and F* of the end."""
     given = wide(trace)
-    with jax.enable_x64(True):
-        is_own = bool(has_step_size(given, step, tolerance=tolerance))
-    if not is_own:
-        moved = (given.dual_increment + given.bregman)[given.is_mistake].sum()
-        found = moved / (1 - given.margin)[given.is_mistake].sum()
+    named = getattr(trace, "step_size", None)
+    if named is None:
+        raise InputError(
+            "A certificate needs the step size of each round, `Info.step_size`, and "
+            "this trace has none: train again."
+        )
+    if (named != step).any():
         raise InputError(
             f"The state says step_size={step:g} where the rounds of the trace moved by "
-            f"{found:g}: give state and trace of one run."
+            f"{named[named != step][0]:g}: give state and trace of one run."
         )
+    _check_increments(given, step, tolerance)
     ended = float(state.conjugate)
     last = float(trace.conjugate[-1]) if len(trace.conjugate) else ended
     if abs(last - ended) > tolerance * max(abs(ended), abs(last)):
@@ -140,10 +148,25 @@ def _check_step_size(state: Any, trace: Any, step: float, tolerance: float) -> N
         )
 
 
-def _check_labels(
+def _check_increments(trace: Any, step: Any, tolerance: float) -> None:
+    """Check Delta_t + B_t = C (1 - <W, dPhi>) on a mistake."""
+    with jax.enable_x64(True):
+        is_own = bool(has_step_size(trace, step, tolerance=tolerance))
+    if not is_own:
+        raise InputError(
+            "The increments of the trace are not C (1 - <W, dPhi>) on a mistake: give "
+            "the trace of one run, of a learner without `label_cost`."
+        )
+
+
+def _tolerance(trace: Any) -> float:
+    return 1e-8 if trace.margin.dtype == np.float64 else 1e-4
+
+
+def check_labels(
     trace: Any, corpus: streams.sentences.Stream, order: np.ndarray
 ) -> None:
-    """Count the wrong labels of each round again."""
+    """Raise `InputError` unless each round has its wrong labels, counted again."""
     predicted = np.asarray(trace.predicted)
     if predicted.shape[1] != corpus.window:
         raise InputError(
@@ -168,17 +191,9 @@ def _check_labels(
         )
 
 
-_fingerprints = jax.jit(
-    lambda stream: jax.lax.map(
-        lambda index: fingerprint(stream.example(index)),
-        jnp.arange(stream.num_examples, dtype=jnp.int32),
-    )
-)
-
-
 def check_examples(trace: Any, stream: Stream, order: np.ndarray) -> None:
     """Raise `InputError` unless each round of the trace met its example of a stream."""
-    is_other = _met(stream)[order] != _recorded(trace)
+    is_other = np.asarray(fingerprints(stream))[order] != _recorded(trace)
     if is_other.any():
         first = int(is_other.argmax())
         raise InputError(
@@ -187,20 +202,35 @@ def check_examples(trace: Any, stream: Stream, order: np.ndarray) -> None:
         )
 
 
-def check_first_pass(trace: Any, stream: Stream) -> None:
-    """Raise `InputError` unless the first rounds met each example of a stream once."""
+def check_first_pass(trace: Any, stream: streams.sentences.Stream) -> None:
+    """Raise `InputError` unless a run begins with its first pass over a stream.
+
+    The first rounds met each example once, they began at the start, and each predicted
+    the path of the greatest score.
+    """
+    if stream.is_partial or not hasattr(trace, "bregman"):
+        raise InputError(
+            "The held-out loss (DR-B13) is certified for online.bol and "
+            "online.perceptron in rounds of one sentence (`batch_size` 1), all labels "
+            "known."
+        )
     recorded, number = _recorded(trace), stream.num_examples
-    first, met = np.sort(recorded[:number]), np.sort(_met(stream))
+    first, met = np.sort(recorded[:number]), np.sort(np.asarray(fingerprints(stream)))
     if len(first) < number or (first != met).any():
         raise InputError(
             f"The first {number} rounds of the trace did not meet each of the {number} "
             "examples of these data once: give the data of the run, and the trace from "
             "its first round."
         )
-
-
-def _met(stream: Stream) -> np.ndarray:
-    return np.asarray(_fingerprints(stream))
+    given, tolerance = wide(trace), _tolerance(trace)
+    growth = given.bregman[0] + given.step_size[0] * given.margin[0]
+    before = given.conjugate[0] - growth
+    if abs(before) > tolerance * (abs(given.conjugate[0]) + abs(given.bregman[0])):
+        raise InputError(
+            f"The conjugate before the first round of the trace is {before:g}, not 0: "
+            "give the trace from the first round of the run."
+        )
+    _check_increments(given, given.step_size, tolerance)
 
 
 def _recorded(trace: Any) -> np.ndarray:

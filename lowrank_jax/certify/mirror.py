@@ -123,7 +123,7 @@ def margins(
     if (wrong != reported).any():
         place = int((wrong != reported).argmax())
         raise InputError(
-            f"Round {place} of the trace has {reported[place]} wrong labels, and "
+            f"Round {place + 1} of the trace has {reported[place]} wrong labels, and "
             f"example {int(order[place])} of `stream` has {wrong[place]}: give the "
             "data and the order of the run."
         )

@@ -7,7 +7,7 @@ values of the blocks that the run has touched. Sums are taken in double precisio
 terms, and the tolerance of `holds`, have the precision of the run.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.online import bol, mistakes, perceptron
 from lowrank_jax.theory.bol.regret import AlongRounds, along_rounds
-from lowrank_jax.types import Learner
+from lowrank_jax.types import Info, Learner, State
 
 __all__ = [
     "Certified",
@@ -62,24 +62,24 @@ class RunCertificate(NamedTuple):
     spectrum: Spectrum | None
 
 
-class Certified(NamedTuple):
+class Certified(NamedTuple, Generic[State, Info]):
     """A run and its certificate."""
 
-    state: Any  # after the last pass
-    trace: Any  # `Info`, stacked over all rounds, on the host
+    state: State  # after the last pass
+    trace: Info  # `Info`, stacked over all rounds, on the host
     params: Any  # U, the comparator
     certificate: RunCertificate
 
 
 def run(
-    learner: Learner,
+    learner: Learner[State, Info, Any],
     data: Data,
     *,
     key: jax.Array,
     num_passes: int,
     comparator: Any = None,
     hindsight: bool = False,
-) -> Certified:
+) -> Certified[State, Info]:
     """Train, and certify the run against a fixed model.
 
     Args:
@@ -270,7 +270,9 @@ def _compared(
 
 def stream_of(data: Data) -> streams.sentences.Stream:
     """Return the sentences on the device."""
-    return streams.sentences.stream(data) if isinstance(data, Sequences) else data
+    if isinstance(data, streams.sentences.Stream):
+        return data
+    return streams.sentences.stream(data)
 
 
 def order_of(key: jax.Array, num_rounds: int, num_examples: int) -> np.ndarray:

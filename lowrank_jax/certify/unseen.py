@@ -19,9 +19,8 @@ from jax import lax
 
 from lowrank_jax import streams
 from lowrank_jax.certify import audit, comparator
-from lowrank_jax.certify.runs import RunCertificate
+from lowrank_jax.certify.runs import Data, RunCertificate, stream_of
 from lowrank_jax.checks import InputError
-from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.decode import best_path
 from lowrank_jax.models import bilinear, linear
 
@@ -40,22 +39,21 @@ class HeldOut(NamedTuple):
 
 def held_out(
     trace: Any,
-    data: streams.sentences.Stream | Sequences,
+    data: Data,
     certificate: RunCertificate | None = None,
 ) -> HeldOut:
     r"""Certify the held-out loss of the mean of W over the first pass (DR-B13).
 
     Args:
       trace: Trace of all rounds, or the traces of the passes, of a learner of
-        `online.bol` or `online.perceptron`, with `predicted`.
+        `online.bol` or `online.perceptron` without `label_cost`, with `predicted`.
       data: Training sentences of the run. The first rounds of the trace must have met
         each of them once.
       certificate: Certificate of the regret of the same run. If the run has one pass,
         it gives the bound :math:`\frac1N(\sum_t\ell_t(U) + F^{**}(U)/C + \dots)` on the
         loss, where :math:`\ell_t(U)` is against the learner's predictions.
     """
-    corpus = streams.sentences.stream(data) if isinstance(data, Sequences) else data
-    trace = audit.joined(trace)
+    corpus, trace = stream_of(data), audit.joined(trace)
     audit.check_first_pass(trace, corpus)
     margin = np.asarray(trace.margin, np.float64)
     first = -margin[: corpus.num_examples]
@@ -81,9 +79,19 @@ def _check_certificate(
             f"{certificate.loss:g} where the trace has {len(margin)} with {loss:g}: "
             "give the trace and the certificate of one run."
         )
+    own = certificate.comparator_penalty + certificate.conjugate
+    own = own / certificate.step_size - margin[is_mistake].sum()  # DR-B4
+    room = 1e-9 * (abs(own) + loss)
+    is_own = abs(certificate.certificate - own) <= room
+    least = certificate.loss - certificate.comparator_loss
+    if not is_own or certificate.linear_regret < least - room:
+        raise InputError(
+            f"The certificate says {certificate.certificate:g} where its own numbers "
+            f"make {own:g}: give the certificate as `certify.regret` returned it."
+        )
 
 
-def losses(params: Any, data: streams.sentences.Stream | Sequences) -> np.ndarray:
+def losses(params: Any, data: Data) -> np.ndarray:
     r"""Return :math:`\ell(W) = \max_{y'}\langle W, \Phi(x, y') - \Phi(x, y)\rangle`.
 
     Args:
@@ -93,7 +101,7 @@ def losses(params: Any, data: streams.sentences.Stream | Sequences) -> np.ndarra
     Returns:
       (num_sentences,) losses, 0 where the model is right.
     """
-    corpus = streams.sentences.stream(data) if isinstance(data, Sequences) else data
+    corpus = stream_of(data)
     comparator.check(params, corpus.space)
     return np.asarray(_losses(params, corpus))
 

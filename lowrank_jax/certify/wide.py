@@ -111,19 +111,10 @@ def _check(
     moved: np.ndarray,
 ) -> None:
     """Raise `InputError` unless the trace, the data and the state are of one run."""
-    assert trace.predicted is not None
+    audit.check_labels(trace, corpus, order)
+    audit.check_examples(trace, corpus, order)
     predicted = np.asarray(trace.predicted)
     here, owner = audit.differences(corpus, order[moved], predicted[moved])
-    is_wrong = here.labels[:, 0] != here.labels[:, 1]
-    wrong = np.bincount(owner, weights=is_wrong, minlength=len(moved))
-    is_other = wrong != np.asarray(trace.num_wrong)[moved]
-    if is_other.any():
-        place = moved[int(is_other.argmax())]
-        raise InputError(
-            f"Sentence {place + 1} of the trace has {int(trace.num_wrong[place])} "
-            f"wrong labels where sentence {int(order[place])} of these data has "
-            f"{int(wrong[is_other.argmax()])}: give the data and the key of the run."
-        )
     step = np.asarray(trace.step_size, np.float64)[moved][owner]
     eps = float(np.finfo(trace.margin.dtype).eps)
     for table, (index, total, size) in zip(
@@ -137,11 +128,10 @@ def _check(
             # The last row of a table by feature is no feature.
             all_of = np.asarray(table).reshape(-1)
             found = all_of[index]
-        room = 1e-6 * (1 + size) + eps * 64 * size
-        squares = (np.asarray(all_of, np.float64) ** 2).sum()
-        is_whole = abs(squares - (found.astype(np.float64) ** 2).sum()) <= 1e-6 * (
-            1 + squares
-        )
+        room = (1e-6 + 64 * eps) * size
+        others = (np.asarray(all_of, np.float64) ** 2).sum()
+        others -= (found.astype(np.float64) ** 2).sum()
+        is_whole = others <= 1e-6 * (size**2).sum()
         if not (np.abs(found - total) <= room).all() or not is_whole:
             raise InputError(
                 "The sentences of the trace do not add up to the dual of the state: "

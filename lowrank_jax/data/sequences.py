@@ -139,6 +139,7 @@ class Sequences:
         if num_labels is None:
             num_labels = int(labels.max(initial=0)) + 1
         space = Space(num_features, num_labels, tuple(orders), has_transitions)
+        check_ids(ids, labels, space)  # before large ones wrap around
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         made = cls(
             ids.astype(np.int32),

@@ -70,6 +70,7 @@ class Info(NamedTuple):
       predicted: Predicted candidate, () int32; for sentences the labels, (window,), if
         recorded, else None.
       fingerprint: Hash of the example (`types.fingerprint`), where `predicted` is.
+      step_size: C, times the weight of a sentence.
     """
 
     loss: jax.Array
@@ -82,6 +83,7 @@ class Info(NamedTuple):
     curvature: jax.Array | None
     predicted: jax.Array | None
     fingerprint: jax.Array | None
+    step_size: jax.Array | None = None
 
 
 def learner(
@@ -153,6 +155,7 @@ def learner(
             dual_increment=jnp.where(info.is_mistake, step, 0) - growth,  # BOL-N5
             conjugate=conjugate,
             bregman=growth - step * margin,  # DR-B4
+            step_size=step,
         )
         new = new._replace(
             conjugate=conjugate,

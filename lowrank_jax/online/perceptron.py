@@ -80,6 +80,7 @@ class Info(NamedTuple):
       fingerprint: Hash of the sentence, recorded with them, () uint32.
       squared_norm: ``||dPhi_t||^2``, if recorded, () int32.
       curvature: ``2 B_t / C^2 = ||dPhi_t||^2``, if recorded, ().
+      step_size: C, times the weight of the sentence, ().
     """
 
     loss: jax.Array
@@ -93,6 +94,7 @@ class Info(NamedTuple):
     fingerprint: jax.Array | None = None
     squared_norm: jax.Array | None = None
     curvature: jax.Array | None = None
+    step_size: jax.Array | None = None
 
 
 def learner(
@@ -184,6 +186,7 @@ def learner(
                 if square is not None and "curvature" in record
                 else None
             ),
+            step_size=step,
         )
         return ended(state, moved, conjugate), info
 

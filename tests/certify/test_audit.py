@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from lowrank_jax import certify, loops, streams
 from lowrank_jax.checks import InputError
+from lowrank_jax.data import segmentation_task
+from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.online import bol, mira, perceptron
 from lowrank_jax.theory.bol import regret
 from tests.online.tasks import random_task
@@ -191,3 +193,75 @@ def test_held_out_takes_trace_data_and_certificate_of_one_run():
     silent = one.trace._replace(fingerprint=None)
     with pytest.raises(InputError, match="needs to know the examples"):
         certify.held_out(silent, data(0))
+    # A later pass meets each sentence once too, with weights that have seen it.
+    with pytest.raises(InputError, match="not 0: give the trace from the first round"):
+        certify.held_out(jax.tree.map(lambda part: part[6:], two.trace), data(0))
+    for changed in (
+        one.certificate._replace(certificate=0.9 * one.certificate.certificate),
+        one.certificate._replace(comparator_penalty=0.0),
+        one.certificate._replace(linear_regret=one.certificate.regret - 1),
+    ):
+        with pytest.raises(InputError, match="where its own numbers make"):
+            certify.held_out(one.trace, data(0), changed)
+    halved = one.trace._replace(margin=one.trace.margin / 2)
+    with pytest.raises(InputError, match="increments of the trace are not C"):
+        certify.held_out(halved, data(0))
+
+
+@pytest.mark.parametrize("module", [bol, perceptron])
+def test_paths_of_greatest_cost_certify_nothing(module):
+    """Their margins are not the losses of DR-B4 and DR-B13."""
+    learner = module.learner(record=("predicted",), label_cost=2 - 2 * np.eye(3))
+    key = jax.random.key(0)
+    state, trace = loops.train(learner, data(0), key=key, num_passes=1)
+    with pytest.raises(InputError, match="without `label_cost`"):
+        certificate(state, trace, data(0), 0)
+    with pytest.raises(InputError, match="without `label_cost`"):
+        certify.held_out(trace, data(0))
+
+
+def test_a_corpus_of_strings_is_named():
+    corpus, _, _ = segmentation_task(2, 1, seed=0)
+    learner = perceptron.learner(record=("predicted",))
+    with pytest.raises(InputError, match="got a Corpus: encode it"):
+        certify.run(learner, corpus, key=jax.random.key(0), num_passes=1)
+    with pytest.raises(InputError, match="got a Corpus: encode it"):
+        certify.losses(bol.bilinear.zeros(data(0).space, 1, jnp.float32), corpus)
+
+
+def test_a_single_huge_step_is_known_to_the_last_digit():
+    """In single precision C vanishes beside C^2: its increments cannot tell it."""
+    step = np.float32(1e9)
+    learner = perceptron.learner(step_size=step, record=("predicted",))
+    first = Sequences.from_arrays(
+        np.array([[0], [1]]), np.array([1, 2]), np.array([2]), ("0",)
+    )
+    state, trace = loops.train(learner, first, key=jax.random.key(0), num_passes=1)
+    assert trace.is_mistake.all()
+    assert certificate(state, trace, first, 0).holds
+    other = state._replace(step_size=np.nextafter(step, np.float32(np.inf)))
+    with pytest.raises(InputError, match="of one run"):
+        certificate(other, trace, first, 0)
+    given = {"comparator_losses": np.zeros(1, np.float32), "comparator_penalty": 9e18}
+    for factor in (1, 1.001, 2):
+        found = regret.regret_certificate(trace, step_size=step * factor, **given)
+        assert bool(found.holds) == (factor == 1)
+
+
+def test_numbers_that_no_comparator_has_certify_nothing():
+    """Losses below 0, a conjugate below the trace's, losses of another run."""
+    _, trace = trained("sp", 1.0)
+    zero, last = np.zeros(12, np.float32), trace.conjugate[-1]
+
+    def holds(losses=zero, conjugate=last):
+        given = {"comparator_losses": losses, "comparator_penalty": 1e6}
+        return bool(
+            regret.regret_certificate(
+                trace, step_size=1.0, conjugate=conjugate, **given
+            ).holds
+        )
+
+    assert holds() and holds(conjugate=2 * last)
+    assert not holds(zero - 1) and not holds(conjugate=last / 2)
+    with pytest.raises(InputError, match="one loss per round of the trace, shape"):
+        holds(zero[:3])

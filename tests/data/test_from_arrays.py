@@ -53,6 +53,14 @@ def test_flat_and_padded_arrays_make_the_same_corpus():
         ({"labels": lambda a: a[:-1]}, "`labels` the same without the last axis"),
         ({"num_features": 7}, r"`feature_ids` must lie in 0..7, .* got \d+ at row \d+"),
         ({"num_labels": 2}, r"`labels` must lie in -1..1, .* got 2 at row \d+"),
+        (
+            {"ids": lambda a: a.astype(np.int64) + 2**32},
+            r"`feature_ids` must lie in 0..12, .* got 42949",
+        ),
+        (
+            {"labels": lambda a: a.astype(np.int64) + 2**32},
+            r"`labels` must lie in -1..2, .* got 42949",
+        ),
         ({"orders": ("0", "1")}, "`feature_ids` must have 2 columns"),
         ({"orders": ("0", "1", "2")}, "`orders` must hold '0', '1' or '01', got '2'"),
     ],

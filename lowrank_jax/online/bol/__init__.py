@@ -76,6 +76,7 @@ class Info(NamedTuple):
       fingerprint: Hash of the sentence, recorded with them, () uint32.
       squared_norm: ``||dPhi_t||^2``, if recorded, () int32.
       curvature: 2 B_t / C^2 at most (DR-B3), if recorded, ().
+      step_size: C, times the weight of the sentence, ().
     """
 
     loss: jax.Array
@@ -92,6 +93,7 @@ class Info(NamedTuple):
     fingerprint: jax.Array | None = None
     squared_norm: jax.Array | None = None
     curvature: jax.Array | None = None
+    step_size: jax.Array | None = None
 
 
 def learner(
@@ -228,31 +230,22 @@ def learner(
             blocks=moved.blocks,
             sums=moved.sums,
         )
+        given = (state, moved.table, example, differences)
         if variant == "block":
-            state, seen = maps.map_block(
-                state,
-                moved.table,
-                example,
-                differences,
-                weight,
-                num_power_steps,
-                record,
-            )
+            state, seen = maps.map_block(*given, weight, num_power_steps, record)
         elif variant == "paper":
-            given = (state, moved.table, example, differences, step)
             if divisor == "global":
                 state, seen = maps.map_global(
-                    *given, num_power_steps, num_inner_steps, record
+                    *given, step, num_power_steps, num_inner_steps, record
                 )
             else:
+                steps = num_power_steps, num_inner_steps
                 factor = jnp.asarray(divisor_factor, dtype)
                 state, seen = maps.map_paper(
-                    *given, weight, factor, num_power_steps, num_inner_steps, record
+                    *given, step, weight, factor, *steps, record
                 )
         else:
-            state, seen = maps.map_exact(
-                state, moved.table, example, differences, weight, record
-            )
+            state, seen = maps.map_exact(*given, weight, record)
         growth = moved.growth + seen.growth
         by_feature = sentence, differences._replace(rows=None)
         is_mistake = differences.num_positions > 0
@@ -276,6 +269,7 @@ def learner(
             squared_norm=(
                 mistakes.squared_norm(*by_feature) if "squared_norm" in record else None
             ),
+            step_size=step,
         )
         if "curvature" in record:
             from lowrank_jax.online.bol import curvature  # a recorded run alone

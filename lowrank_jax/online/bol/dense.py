@@ -98,6 +98,7 @@ class Info(NamedTuple):
       sigma_1: sigma_1(Theta_t), ().
       ratio: sigma_{k+1} / sigma_k of Theta_t, k the rank, ().
       residual: ``1 - |cos|`` between alpha and u_1, ().
+      step_size: C, ().
     """
 
     loss: jax.Array
@@ -111,6 +112,7 @@ class Info(NamedTuple):
     sigma_1: jax.Array
     ratio: jax.Array
     residual: jax.Array
+    step_size: jax.Array | None = None
 
 
 def learner(
@@ -238,6 +240,7 @@ def learner(
             residual=jnp.where(
                 length > 0, 1 - cosine / jnp.where(length > 0, length, 1), 0
             ),
+            step_size=step,
         )
         num_rounds = state.num_rounds + 1
         return (

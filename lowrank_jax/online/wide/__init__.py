@@ -47,6 +47,7 @@ class Info(NamedTuple):
       margin: <W_{t-1}, dPhi_i>, 0 or less.
       step_size: eta_t of the round; of MIRA tau_i of the sentence.
       predicted: Predicted labels, if recorded, (window,) int32.
+      fingerprint: Hash of the sentence, recorded with them, () uint32.
     """
 
     loss: jax.Array
@@ -55,6 +56,7 @@ class Info(NamedTuple):
     margin: jax.Array
     step_size: jax.Array
     predicted: jax.Array | None = None
+    fingerprint: jax.Array | None = None
 
 
 class Wide(NamedTuple):
@@ -93,7 +95,6 @@ def step_of(num_mistakes: jax.Array, step_size: jax.Array) -> jax.Array:
 def info_like(info: Any) -> Info:
     """Return the fields of an `Info` of one example that wide rounds have too."""
     step = getattr(info, "step_size", info.margin)
-    predicted = getattr(info, "predicted", None)
-    return Info(
-        info.loss, info.is_mistake, info.num_wrong, info.margin, step, predicted
-    )
+    kept = (info.loss, info.is_mistake, info.num_wrong, info.margin, step)
+    recorded = (getattr(info, name, None) for name in ("predicted", "fingerprint"))
+    return Info(*kept, *recorded)

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lowrank_jax.checks import InputError
 from lowrank_jax.linalg.segments import curvature, segment_ratio
 from lowrank_jax.theory import certificate
 from lowrank_jax.theory.certificate import Certificate
@@ -59,6 +60,7 @@ class Rounds(NamedTuple):
     dual_increment: Any  # Delta_t (BOL-N5)
     conjugate: Any  # F*(Theta_t)
     bregman: Any  # B_t (DR-B4)
+    step_size: Any = None  # C of each round; see `has_step_size`
 
 
 def has_step_size(
@@ -69,7 +71,8 @@ def has_step_size(
     On a mistake :math:`\Delta_t + B_t = C(1 - \langle W_{t-1}, \Delta\Phi^t\rangle)`,
     whatever the map. The sums over rounds are compared too: small deviations add up.
     At large :math:`C`, :math:`\Delta_t` and :math:`B_t` cancel. The sums then have room
-    for the rounding of both, a five-hundredth of the tolerance.
+    for the rounding of both, a five-hundredth of the tolerance. If this room hides four
+    digits of :math:`C`, only a trace that names its step size can be True.
 
     Args:
       trace: Trace of a run, with the fields of `Rounds`.
@@ -77,16 +80,36 @@ def has_step_size(
       tolerance: Rounding allowed, as a share of the terms; see `certificate.at_most`.
     """
     margin = jnp.asarray(trace.margin)
-    if tolerance is None:
-        tolerance = 1e-9 if margin.dtype == jnp.float64 else 1e-4
-    share = jnp.asarray(tolerance, margin.dtype)
+    share = _share(margin, tolerance)
     increment, bregman = jnp.asarray(trace.dual_increment), jnp.asarray(trace.bregman)
-    expected = jnp.asarray(step_size, margin.dtype) * (1 - margin)
+    step = jnp.asarray(step_size, margin.dtype)
+    expected = step * (1 - margin)
     cancelled, size = jnp.abs(increment) + jnp.abs(bregman), jnp.abs(expected)
     error = jnp.where(trace.is_mistake, increment + bregman - expected, 0)
     is_each = (jnp.abs(error) <= share * (cancelled + size)).all()
-    total = jnp.where(trace.is_mistake, size + cancelled / 500, 0).sum()
-    return is_each & (jnp.abs(error.sum()) <= share * total)
+    size, lost = (
+        jnp.where(trace.is_mistake, part, 0).sum() for part in (size, cancelled / 500)
+    )
+    named = getattr(trace, "step_size", None)
+    is_known = share * lost <= 1e-4 * size
+    if named is not None:
+        is_known = jnp.abs(jnp.asarray(named, step.dtype) - step) <= share * step
+        is_known = (is_known | ~jnp.asarray(trace.is_mistake)).all()
+    return is_each & is_known & (jnp.abs(error.sum()) <= share * (size + lost))
+
+
+def _share(margin: jax.Array, tolerance: float | None) -> jax.Array:
+    if tolerance is None:
+        tolerance = 1e-9 if margin.dtype == jnp.float64 else 1e-4
+    return jnp.asarray(tolerance, margin.dtype)
+
+
+def _check_losses(comparator_losses: Any, margin: jax.Array) -> None:
+    if jnp.shape(comparator_losses) != margin.shape:
+        raise InputError(
+            f"`comparator_losses` must have one loss per round of the trace, shape "
+            f"{margin.shape}, got {jnp.shape(comparator_losses)}."
+        )
 
 
 def regret_certificate(
@@ -100,8 +123,8 @@ def regret_certificate(
 ) -> Certificate:
     r"""Compare the total regret with its certificate (DR-B4).
 
-    The trace is asked for its own step size. For any other the sides are NaN, and the
-    certificate does not hold.
+    The trace is asked for its own step size. For any other, for negative losses of U
+    and for a conjugate below the trace's, the sides are NaN and nothing holds.
 
     Args:
       trace: Trace of all rounds: `Info` of a learner of `online`, stacked.
@@ -118,6 +141,7 @@ def regret_certificate(
       rounds or of mistakes.
     """
     margin, is_mistake = jnp.asarray(trace.margin), trace.is_mistake
+    _check_losses(comparator_losses, margin)
     ended = jnp.asarray(trace.conjugate)[-1] if conjugate is None else conjugate
     losses = jnp.where(is_mistake, jax.nn.relu(1 - margin), 0)
     others = jnp.where(is_mistake, comparator_losses, 0)
@@ -125,7 +149,9 @@ def regret_certificate(
     bound = (comparator_penalty + bregman) / step_size
     scale = losses.sum() + others.sum()
     regret = losses.sum() - others.sum()
-    is_own = has_step_size(trace, step_size, tolerance=tolerance)
+    is_own = has_step_size(trace, step_size, tolerance=tolerance) & (others >= 0).all()
+    least = jnp.asarray(trace.conjugate)[-1]  # by power steps, or exact
+    is_own &= ended >= least - 10 * _share(margin, tolerance) * jnp.abs(least)
     regret, bound = (jnp.where(is_own, side, jnp.nan) for side in (regret, bound))
     return certificate.at_most(regret, bound, scale=scale, tolerance=tolerance)
 
@@ -176,6 +202,7 @@ def along_rounds(
         single precision needs the tolerance of single precision. Static.
     """
     margin, is_mistake = jnp.asarray(trace.margin), trace.is_mistake
+    _check_losses(comparator_losses, margin)
     dtype = margin.dtype
     step = jnp.asarray(step_size, dtype)
     penalty = jnp.asarray(comparator_penalty, dtype)

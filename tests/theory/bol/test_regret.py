@@ -86,7 +86,7 @@ def compare(trace, u, step):
     losses = np.maximum(0, 1 - (u * trace["deltas"]).sum((1, 2)))
     sigma = np.linalg.svd(u, compute_uv=False)
     return bounds()(
-        regret.Rounds(*(trace[name] for name in regret.Rounds._fields)),
+        regret.Rounds(*(trace[name] for name in regret.Rounds._fields[:5])),
         trace["ratio"],
         (trace["deltas"] ** 2).sum((1, 2)),
         step,
@@ -204,6 +204,7 @@ def test_every_run_has_its_own_step_size(dtype, step, scale, num_rounds, seed):
         kept.append((margin, is_mistake, increment, value, bregman))
         before = value
     trace = regret.Rounds(*(np.array(part) for part in zip(*kept, strict=True)))
+    trace = trace._replace(step_size=np.full(num_rounds, step))
     assert trace.margin.dtype == dtype
     wide = regret.Rounds(
         *(part.astype(float) if part.dtype != bool else part for part in trace)
@@ -211,6 +212,10 @@ def test_every_run_has_its_own_step_size(dtype, step, scale, num_rounds, seed):
     assert regret.has_step_size(trace, step)
     tolerance = 1e-4 if dtype is np.float32 else None
     assert regret.has_step_size(wide, float(step), tolerance=tolerance)
+    assert not regret.has_step_size(trace, 1.01 * step)
+    # Without its name large steps are lost in rounding: then nothing is True.
+    unnamed = trace._replace(step_size=None)
+    assert not regret.has_step_size(unnamed, 1.01 * step)
 
 
 def test_bounds_that_need_more_than_the_trace_has_are_infinite():
