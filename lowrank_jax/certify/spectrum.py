@@ -135,8 +135,9 @@ def _spectra(state: bol.State, start: float) -> Iterator[np.ndarray]:
         return
     assert state.pool is not None
     labels, last = num_labels_of(state), state.params.table.shape[0] - 1
-    for first in range(1, int(state.pool.num_rows), 4096):
-        rows = np.arange(first, first + 4096, dtype=np.int32)
+    size = 4096 if labels < entries.MANY else 64  # blocks written out at a time
+    for first in range(1, int(state.pool.num_rows), size):
+        rows = np.arange(first, first + size, dtype=np.int32)
         rows = np.where(rows < int(state.pool.num_rows), rows, last)
         blocks = np.asarray(_theta_of(state.blocks, rows, None, labels))
         is_row = _whole((blocks != 0).any(axis=2), start)

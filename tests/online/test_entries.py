@@ -157,3 +157,39 @@ def test_repeated_features_and_blocks_without_other_weights():
     same(touched.by_feature(state.params, 3), dense.params)
     assert isinstance(state.params.first, blocks.Blocks)
     assert perceptron.final_params(state).zero is None
+
+
+@pytest.mark.parametrize("prior", [None, 0.3])
+def test_products_are_those_of_blocks_that_are_written_out(prior):
+    rng, labels, each = np.random.default_rng(0), 5, blocks.stride(5)
+    keys, page = np.zeros((7, 4), np.int32), np.zeros((3, blocks.page_size(labels)))
+    for row, number in ((1, 2), (2, 3), (3, 3)):  # rows 2 and 3 have pages
+        places = rng.choice(labels * (labels + 1), number, replace=False)
+        pairs = places // (labels + 1) * each + places % (labels + 1)
+        keys[row, 1 : 1 + number] = 1 + pairs
+    keys[2, 0], keys[3, 0] = 1, 2
+    parts = []
+    for _ in range(2):
+        slots = np.where(keys > 0, rng.normal(size=keys.shape), 0)
+        slots[:, 0] = 0
+        wide = page.copy()
+        for i in range(labels):
+            wide[1:, i * each : i * each + labels + 1] = rng.normal(size=(2, 6))
+        parts.append(blocks.Part(jnp.asarray(slots), jnp.asarray(wide)))
+    ids = jnp.array([3, 0, 1, 6, 2, 1], jnp.int32)  # row 6 is no feature
+    given = jnp.asarray(keys), [(parts[0], 1.0), (parts[1], -0.5)], ids, labels
+    start = None if prior is None else jnp.asarray(prior)
+    times, back = blocks.products(*given, prior=start)
+    one, two = (np.asarray(blocks.dense(given[0], p, ids, labels)) for p in parts)
+    theta = one - 0.5 * two
+    is_feature = (np.asarray(ids) < 6)[:, None, None]
+    theta[:, :, : labels + 1] += np.where(is_feature, prior or 0, 0)
+    right, left = rng.normal(size=(6, each)), rng.normal(size=(6, labels))
+    right[:, labels + 1 :] = 0
+    found = times(jnp.asarray(right)), back(jnp.asarray(left))
+    expected = (
+        np.einsum("kuv,kv->ku", theta, right),
+        np.einsum("kuv,ku->kv", theta, left),
+    )
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)

@@ -101,6 +101,8 @@ def test_maps_by_entries_for_many_labels_equal_the_dense_ones(settings):
     ):
         for ours, theirs in zip(by_feature(one), by_feature(other), strict=True):
             np.testing.assert_allclose(ours, theirs, atol=1e-7)
+    found, wanted = spectrum.conjugate(state), spectrum.conjugate(dense)
+    assert found.value == pytest.approx(wanted.value, rel=1e-12)
 
 
 def test_low_rank_scores_find_the_path_of_the_scores_written_out():
