@@ -25,8 +25,6 @@ from lowrank_jax.types import Learner, Stream, fingerprints
 __all__ = ["Done", "Runner", "passes"]
 __dir__ = __all__.copy
 
-_OWN = ("token", "back", "first", "lengths")  # parts of a plan with an axis of devices
-
 
 class Done(NamedTuple):
     """One pass; `state` is a function that returns the state on one device."""
@@ -192,8 +190,8 @@ class Runner:
         if self.mesh is None:
             return state
         whole = NamedSharding(self.mesh, PartitionSpec())
-        found = jax.jit(self.wide.gather, out_shardings=whole)(state)
-        return jax.tree.map(lambda part: jnp.asarray(np.asarray(part)), found)
+        held = jax.jit(lambda part: part, out_shardings=whole)(state)
+        return jax.tree.map(jnp.asarray, self.wide.gather(jax.device_get(held)))
 
     def _num_examples(self) -> int:
         return int(np.asarray(self.state.num_rounds))
@@ -205,7 +203,7 @@ class Runner:
 
     def _plan_specs(self, plan: Any) -> Any:
         own, whole = PartitionSpec(self.axis), PartitionSpec()
-        return type(plan)(*[own if k in _OWN else whole for k in plan._fields])
+        return type(plan)(*[own if k in plan.owned else whole for k in plan._fields])
 
     def _put(self, tree: Any, spec: PartitionSpec) -> Any:
         """Put arrays of the host on the mesh; each process has all of them."""
@@ -272,12 +270,13 @@ def _run(
 ) -> tuple[Any, Any, Any]:
     """Scan over the rounds of a pass from round `start` on: one device's part."""
     buffers = jax.tree.map(lambda part: part[0], buffers)
-    plan = plan._replace(**{name: getattr(plan, name)[0] for name in _OWN})
+    plan = plan._replace(**{name: getattr(plan, name)[0] for name in plan.owned})
     if axis is not None:
         state = jax.tree.map(lambda x, s: x[0] if s else x, state, specs)
 
     def one(carry: tuple, index: jax.Array) -> tuple[tuple, Any]:
-        state, buffers, info = wide.update(*carry, stream, plan, index, shapes, axis)
+        here = packs.Round(stream, plan, index, shapes, axis)
+        state, buffers, info = wide.update(*carry, here)
         return (state, buffers), info
 
     # The last round of a plan is empty, so a run that goes on ends with empty rounds.

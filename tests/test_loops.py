@@ -1,5 +1,7 @@
 """Streams, passes and prediction: order, resuming, padding."""
 
+import types
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,7 @@ import pytest
 
 from lowrank_jax import loops, streams
 from lowrank_jax.checks import InputError
+from lowrank_jax.data.sequences import Space
 from lowrank_jax.estimators import labelling
 from lowrank_jax.models import bilinear, linear
 from lowrank_jax.online import bol, perceptron, touched
@@ -125,10 +128,9 @@ def test_predictions_equal_the_plain_viterbi(orders):
     )
     np.testing.assert_array_equal(stream, expected)
     for max_tokens in (1, 20, 4096):
-        batch = labelling.predict_batch(
-            linear, params, sequences, max_tokens=max_tokens
-        )
-        np.testing.assert_array_equal(batch, expected)
+        for form in (labelling.predict_batch, labelling.predict_padded):
+            found = form(linear, params, sequences, max_tokens=max_tokens)
+            np.testing.assert_array_equal(found, expected)
 
 
 def test_batched_and_streamed_bilinear_predictions_agree():
@@ -140,8 +142,52 @@ def test_batched_and_streamed_bilinear_predictions_agree():
     stream = labelling.predict(
         bilinear.scores, params, streams.sentences.stream(sequences)
     )
-    batch = labelling.predict_batch(bilinear, params, sequences)
-    np.testing.assert_array_equal(stream, batch)
+    for form in (labelling.predict_batch, labelling.predict_padded):
+        found = form(bilinear, params, sequences, max_tokens=16384)
+        np.testing.assert_array_equal(stream, found)
+
+
+@pytest.mark.parametrize("num_sentences", [8, 9, 33])
+def test_packed_labels_equal_the_stream_next_to_ties(num_sentences):
+    """Small whole weights make ties, and both forms must break them alike."""
+    draw = np.random.default_rng(num_sentences)
+    sequences = random_task(
+        ("01", "0"), has_transitions=True, num_sentences=num_sentences, max_length=9
+    )
+    space, labels = sequences.space, sequences.space.num_labels
+    shapes = ((labels,), (labels, labels + 1))
+    tables = [
+        np.append(draw.integers(-1, 2, (space.num_features, *s)), np.zeros((1, *s)), 0)
+        for s in shapes
+    ]
+    pairs = draw.integers(-1, 2, (labels, labels + 1))
+    for first in (tables[1], None):
+        params = linear.Params(tables[0], first, pairs)
+        params = jax.tree.map(lambda part: jnp.asarray(part, float), params)
+        stream = labelling.predict(
+            linear.scores, params, streams.sentences.stream(sequences)
+        )
+        found = labelling.predict_all(linear, params, sequences)
+        np.testing.assert_array_equal(found, stream)
+
+
+@pytest.mark.parametrize(
+    ("num_sentences", "window", "num_labels", "orders", "group"),
+    [
+        (7, 32, 3, ("0",), 0),  # too few sentences
+        (8, 32, 3, ("01",), 4),
+        (40, 256, 22, ("01",), 16),
+        (40, 512, 60, ("01",), 8),  # 16 windows would hold more than 64 MB of scores
+        (40, 256, 64, ("01",), 0),  # the stream does not spell pairs out
+        (40, 4096, 3, ("0",), 4),
+        (40, 4128, 3, ("0",), 0),
+    ],
+)
+def test_the_packed_form_is_for_many_sentences_of_few_scores(
+    num_sentences, window, num_labels, orders, group
+):
+    found = types.SimpleNamespace(space=Space(9, num_labels, orders), window=window)
+    assert labelling._group_of(found, num_sentences, 16384) == group
 
 
 def test_without_jit_a_run_is_the_same():

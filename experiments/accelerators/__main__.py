@@ -3,12 +3,14 @@
     python -m experiments.accelerators [--only WORD] [--target h100|v5e] [--json FILE]
 
 Each compilation is a process of its own. A compilation that is not done in `--limit`
-processor seconds is ended and kept as such. Nothing runs on an accelerator.
+processor seconds is ended and kept as such. Nothing runs on an accelerator. A stopped
+run with `--json` resumes from FILE.cells.json if the sources are the same.
 
 Exit status: 0 if all programs compile, 1 if some do not, 2 bad input.
 """
 
 import argparse
+import functools
 import json
 import math
 import os
@@ -24,6 +26,7 @@ from typing import Any
 
 from experiments.accelerators import tables, targets
 from experiments.accelerators.programs import PROGRAMS, shapes_of
+from experiments.cells import Cells
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli import files, output
 
@@ -42,6 +45,7 @@ def main(argv: list[str] | None = None) -> int:
     add("--target", choices=targets.TARGETS, action="append", help="default: both")
     add("--limit", type=float, default=120.0, help="processor seconds of a program")
     add("--json", metavar="FILE", help="file for the figures")
+    add("--fresh", action="store_true", help="leave FILE.cells.json aside")
     add("--text", metavar="DIR", help="folder for the compiled programs")
     add("--one", nargs=4, help=argparse.SUPPRESS)
     files.add_data_dir(parser)
@@ -66,7 +70,10 @@ def _all(given: argparse.Namespace) -> int:
                 f"the compiler for {target} is not installed: run `make accelerators`."
             )
     files.check_json(given.json)
-    began, rows = time.perf_counter(), []
+    began, rows, cells = time.perf_counter(), [], None
+    if given.json not in (None, "-"):
+        path = pathlib.Path(f"{given.json}.cells.json")
+        cells = Cells(path, f"limit {given.limit}", is_fresh=given.fresh)
     with tempfile.TemporaryDirectory() as folder:
         place = pathlib.Path(folder) / "shapes"
         place.write_bytes(pickle.dumps(shapes_of(given.data_dir)))
@@ -75,18 +82,23 @@ def _all(given: argparse.Namespace) -> int:
                 continue
             for target in wanted:
                 for count in getattr(entry, "devices", (1,)):
-                    row = _apart(name, target, count, place, given)
+                    one = functools.partial(_apart, name, target, count, place, given)
+                    cell = f"{name}, {target} x {count}"
+                    row = cells(cell, one) if cells else one()
                     rows.append(row)
                     print(tables.line(row), flush=True)
     result = {
         "command": "make accelerators",
         "seconds": time.perf_counter() - began,
+        **(cells.facts() if cells else {}),
         "limit": given.limit,
         "versions": output.versions(),
         "rows": rows,
     }
     if given.json:
         files.write_json(given.json, result)
+    if cells:
+        cells.path.unlink(missing_ok=True)
     return int(not all(row["compiles"] for row in rows))
 
 

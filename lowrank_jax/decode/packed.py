@@ -5,10 +5,10 @@ sentences that have one is a contiguous slice, because lengths fall. The current
 label is the innermost axis, so the maximum over previous labels is a tree of maxima of
 whole vectors:
 
-.. math:: \delta_{i,s} = \max_r \{\delta_{i-1,r} + P_{i,r,s}\}
+.. math:: \delta_{i,s} = \max_r \{\delta_{i-1,r} + P_{i,r,s}\} + u_{i,s}
 
-with the scores of single labels added into P. Lanes beyond the live sentences and
-columns beyond the labels hold anything. Nothing reads them.
+The scores u of single labels may be added into P instead. Lanes beyond the live
+sentences and columns beyond the labels hold anything. Nothing reads them.
 """
 
 import jax
@@ -22,8 +22,8 @@ _UNROLLED = 64  # labels: more would take long to compile
 
 
 def best_paths(
-    scores: jax.Array,
-    transitions: jax.Array | None,
+    unary: jax.Array | None,
+    pairs: jax.Array,
     lengths: jax.Array,
     labels: jax.Array,
     first: jax.Array,
@@ -34,10 +34,10 @@ def best_paths(
     """Write the best labels of a group into a buffer.
 
     Args:
-      scores: (n, S + 1, W) scores of pairs (previous, current) in packed order, row S
-        for the start of a sentence. Or (n, W) scores of labels, with `transitions`. n
-        is at least the number of tokens and one group more.
-      transitions: (S + 1, W) scores of pairs of labels at all positions, or None.
+      unary: (n, W) scores of labels in packed order, or None. n is at least the number
+        of tokens and one group more.
+      pairs: (n, S + 1, W) scores of pairs (previous, current), row S for the start of a
+        sentence, or (S + 1, W) for all positions.
       lengths: (group,) int32 lengths, falling; 0 for no sentence.
       labels: (m,) int32 buffer, which has room for one group after the last token.
       first: () int32 place of the first token of the group in `labels`.
@@ -58,20 +58,20 @@ def best_paths(
     def row(best: jax.Array, i: jax.Array) -> jax.Array:
         return lax.dynamic_index_in_dim(best, i, 0, keepdims=False)
 
+    def scored(now: jax.Array, at: jax.Array) -> jax.Array:
+        return now if unary is None else now + cut(unary, at)
+
+    def pairs_at(at: jax.Array) -> jax.Array:
+        return pairs[None] if pairs.ndim == 2 else cut(pairs, at)
+
     def forward(i: jax.Array, carry: tuple) -> tuple:
         at, now, best = carry
-        here = cut(scores, at)
-        if transitions is None:
-            now = _largest(here, now, num_labels)
-        else:
-            now = _largest(transitions[None], now, num_labels) + here
+        now = scored(_largest(pairs_at(at), now, num_labels), at)
         return at + live(i), now, lax.dynamic_update_index_in_dim(best, now, i, 0)
 
-    start = cut(scores, zero)
-    if transitions is None:
-        start = start[:, num_labels]
-    else:
-        start = start + transitions[num_labels][None]
+    width = (group, pairs.shape[-1])
+    start = jnp.broadcast_to(pairs_at(zero)[:, num_labels], width)
+    start = scored(start, zero)
     best = lax.dynamic_update_index_in_dim(best, start, 0, 0)
     one = jnp.ones((), jnp.int32)
     end, _, best = lax.fori_loop(one, lengths[0], forward, (live(zero), start, best))
@@ -85,13 +85,13 @@ def best_paths(
         # Lanes beyond the live ones are labels of the next step, already written.
         written = jnp.where(lengths > i, label, cut(labels, first + at))
         labels = lax.dynamic_update_slice_in_dim(labels, written, first + at, 0)
-        if transitions is None:
-            here = cut(scores, at)[:, :num_labels]
-            pairs = jnp.take_along_axis(here, label[:, None, None], 2)[:, :, 0]
+        if pairs.ndim == 3:
+            here = cut(pairs, at)[:, :num_labels]
+            own = jnp.take_along_axis(here, label[:, None, None], 2)[:, :, 0]
         else:
-            pairs = transitions[:num_labels].T.at[label].get(mode="promise_in_bounds")
+            own = pairs[:num_labels].T.at[label].get(mode="promise_in_bounds")
         before = row(best, jnp.maximum(i - 1, 0))[:, :num_labels]
-        found = lax.argmax(before + pairs, 1, jnp.int32)
+        found = lax.argmax(before + own, 1, jnp.int32)
         return at, jnp.where(lengths > i, found, label), labels
 
     # A group without sentences: `lengths[0]` is 0, and both loops are empty.

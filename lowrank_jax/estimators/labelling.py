@@ -13,7 +13,10 @@ from jax import lax
 from lowrank_jax import checks, decode
 from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.decode import LowRankScores, Scores, best_path
+from lowrank_jax.decode.packed import best_paths
+from lowrank_jax.models.blocks import MANY
 from lowrank_jax.models.linear import dtype_of
+from lowrank_jax.streams import packs
 from lowrank_jax.streams.sentences import Stream, stream
 from lowrank_jax.types import Sentence
 
@@ -28,6 +31,7 @@ __all__ = [
     "predict_all",
     "predict_batch",
     "predict_jitted",
+    "predict_padded",
 ]
 
 
@@ -44,6 +48,7 @@ class Barred(NamedTuple):
 
 
 _SHORT = 256  # sentences up to this length are decoded in one window
+_MOST_SCORES = 16_000_000  # of a group: 64 MB in single precision
 
 
 def predict(
@@ -72,6 +77,98 @@ def predict(
     order = jnp.arange(corpus.starts.shape[0], dtype=jnp.int32)
     labels, _ = lax.scan(one, jnp.zeros_like(corpus.labels), order)
     return labels[: labels.shape[0] - corpus.window]
+
+
+def _group_of(corpus: Stream, num_sentences: int, max_tokens: int) -> int:
+    """Return how many sentences the packed form takes side by side.
+
+    It is 0 if there are too few sentences or too many scores for it to pay.
+    """
+    labels, is_first = corpus.space.num_labels, bool(corpus.space.first_order)
+    if is_first and labels >= MANY:  # the stream keeps the scores of pairs as factors
+        return 0
+    each = labels + 2 if is_first else 1
+    most = min(max_tokens, _MOST_SCORES // (labels * each)) // corpus.window
+    group = packs.GROUP
+    while group > most or 2 * group > num_sentences:
+        group //= 2
+    return group if group >= 4 else 0
+
+
+def _predict_packed(
+    model: ModuleType, params: Any, corpus: Stream, num_sentences: int, group: int
+) -> np.ndarray:
+    """Label the first sentences of a corpus, groups of like length side by side."""
+    lengths = np.zeros(-(-corpus.num_examples // group) * group, np.int64)
+    lengths[:num_sentences] = np.asarray(corpus.lengths)[:num_sentences]
+    order = np.argsort(-lengths, kind="stable")
+    lanes = lengths[order].reshape(-1, group)
+    lane, step, place = packs.places(lanes)
+    starts = np.zeros_like(lengths)
+    starts[:num_sentences] = np.asarray(corpus.starts)[:num_sentences]
+    token = np.zeros(len(corpus.labels) + packs.GROUP, np.int32)
+    own = starts[order][lane] + step
+    token[place] = own
+    given = token, lanes.astype(np.int32)
+    found = np.asarray(_packed(model, params, corpus, *given))
+    labels = np.zeros(len(lane), np.int32)
+    labels[own] = found[place]
+    return labels
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _packed(
+    model: ModuleType, params: Any, corpus: Stream, token: jax.Array, lengths: jax.Array
+) -> jax.Array:
+    """Return labels in packed order.
+
+    Args:
+      model: `models.linear` or `models.bilinear`.
+      params: Parameters of the model.
+      corpus: Stream.
+      token: (n,) tokens of the corpus in packed order.
+      lengths: (num_groups, group) lengths, falling in each group.
+    """
+    labels, size, group = corpus.space.num_labels, packs.GROUP, lengths.shape[1]
+    zero, room = jnp.zeros((), jnp.int32), group * corpus.window + 2 * size
+
+    def score(at: jax.Array) -> tuple[jax.Array, jax.Array]:
+        ids = corpus.feature_ids.at[at].get(mode="promise_in_bounds")
+        values = None if corpus.values is None else corpus.values[at]
+        return model.packed(params, ids, corpus.space, values)
+
+    first = lax.dynamic_slice_in_dim(token, zero, size)
+    unary, pairs = jax.eval_shape(score, first)
+    is_shared = len(pairs.shape) == 2  # transitions alone: not filled by position
+
+    def zeros(part: Any) -> jax.Array:
+        return jnp.zeros((room, *part.shape[1:]), part.dtype)
+
+    held = [zeros(unary)] if is_shared else [zeros(unary), zeros(pairs)]
+    shared = score(first)[1] if is_shared else None
+
+    def one(k: jax.Array, carry: tuple) -> tuple:
+        at, held, best, found = carry
+        own = lax.dynamic_index_in_dim(lengths, k, 0, keepdims=False)
+        count = own.sum(dtype=jnp.int32)
+
+        def fill(j: jax.Array, held: list[jax.Array]) -> list[jax.Array]:
+            here = lax.dynamic_slice_in_dim(token, at + j * size, size)
+            return [
+                lax.dynamic_update_slice_in_dim(part, new, j * size, 0)
+                for part, new in zip(held, score(here), strict=False)
+            ]
+
+        held = lax.fori_loop(zero, (count + size - 1) // size, fill, held)
+        all_pairs = held[1] if shared is None else shared
+        found, best = best_paths(
+            held[0], all_pairs, own, found, at, best, num_labels=labels
+        )
+        return at + count, held, best, found
+
+    best = jnp.zeros((corpus.window, group, unary.shape[1]), unary.dtype)
+    start = zero, held, best, jnp.zeros((len(token) + size,), jnp.int32)
+    return lax.fori_loop(zero, lengths.shape[0], one, start)[3]
 
 
 @functools.partial(jax.jit, static_argnums=(0, 4))
@@ -103,7 +200,8 @@ def predict_batch(
 ) -> np.ndarray:
     """Label every token of a corpus, many sentences at a time.
 
-    Sentences of like length are padded together, so an accelerator has thousands of
+    On a CPU groups of at most 16 sentences are packed without padding. Elsewhere
+    sentences of like length are padded together, so an accelerator has thousands of
     positions to work on at once. A function of the host: it compiles one program for
     each of a few lengths and keeps them.
 
@@ -111,14 +209,23 @@ def predict_batch(
       model: `models.linear` or `models.bilinear`.
       params: Parameters of the model.
       sequences: Sentences from `features`.
-      max_tokens: Number of padded positions at a time, which bounds the memory.
+      max_tokens: Number of positions at a time, which bounds the memory.
 
     Returns:
       (num_tokens,) int32 labels.
     """
+    checks.whole(max_tokens=max_tokens)
+    if jax.default_backend() == "cpu":
+        return _predict_some(model, params, sequences, max_tokens)
+    return predict_padded(model, params, sequences, max_tokens=max_tokens)
+
+
+def predict_padded(
+    model: ModuleType, params: Any, sequences: Sequences, *, max_tokens: int
+) -> np.ndarray:
+    """Do what `predict_batch` does in the form for accelerators, on any device."""
     from lowrank_jax.streams.padding import length_buckets, pad_sequences, pad_values
 
-    checks.whole(max_tokens=max_tokens)
     offsets = np.asarray(sequences.offsets)
     lengths = np.diff(offsets)
     labels = np.zeros(sequences.num_tokens, np.int32)
@@ -192,11 +299,24 @@ def predict_all(model: ModuleType, params: Any, sequences: Sequences) -> np.ndar
     is_plain = not isinstance(params, Barred)
     if jax.default_backend() != "cpu" and is_plain:  # wide machines want many at once
         return predict_batch(model, params, sequences)
+    return _predict_some(model, params, sequences, 16384)
+
+
+def _predict_some(
+    model: ModuleType, params: Any, sequences: Sequences, max_tokens: int
+) -> np.ndarray:
+    """Label a corpus on a CPU: groups side by side, or sentence by sentence."""
     codes = np.zeros(sequences.num_tokens, np.int32)
-    for tokens, _, part in groups(sequences):
-        scores = getattr(model, "sought", None) if is_plain else None
-        found = predict_jitted(scores or _scores_of(model), params, part)
-        codes[tokens] = np.asarray(found)[: tokens.size]
+    for tokens, sentences, part in groups(sequences):
+        is_plain, group = not isinstance(params, Barred), 0
+        if is_plain:
+            group = _group_of(part, len(sentences), max_tokens)
+        if group:
+            codes[tokens] = _predict_packed(model, params, part, len(sentences), group)
+        else:
+            scores = getattr(model, "sought", None) if is_plain else None
+            found = predict_jitted(scores or _scores_of(model), params, part)
+            codes[tokens] = np.asarray(found)[: tokens.size]
     return codes
 
 

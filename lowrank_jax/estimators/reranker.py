@@ -70,6 +70,8 @@ class Reranker(Estimator):
         learner: str = "mira",
         num_passes: int | None = None,
         seed: int = 0,
+        batch_size: int | str = 1,
+        num_devices: int = 1,
         **hyperparameters: Any,
     ) -> None:
         """Keep the settings; `fit` checks them.
@@ -79,12 +81,16 @@ class Reranker(Estimator):
             lists of the shipped task the tensor is not better than MIRA (tm-table1).
           num_passes: Number of passes over the lists. None takes 5.
           seed: Seed of the order of lists and of a random start.
+          batch_size: Lists per update, or ``"8,16,64"`` by pass (`online.wide.lists`).
+          num_devices: Number of devices that share a batch, with the same result.
           **hyperparameters: Arguments of the ``learner`` function of the learner, and
             for ``"tm"`` of `tensor_shape`.
         """
         self.learner = learner
         self.num_passes = num_passes
         self.seed = seed
+        self.batch_size = batch_size
+        self.num_devices = num_devices
         self.hyperparameters = hyperparameters
 
     @classmethod
@@ -112,6 +118,7 @@ class Reranker(Estimator):
         """
         plain, about = dict(settings or {}), dict(training or {})
         given = learners.without_json(plain)
+        given["batch_size"] = about.get("batch_size", 1)
         model = cls(learner, about.get("epochs"), about.get("seed", 0), **given)
         model.params_, model.num_features_ = params, num_features
         model.place_, model.names_ = place, names
@@ -127,7 +134,7 @@ class Reranker(Estimator):
 
     def check(self) -> None:
         """Raise `InputError` unless the settings make sense."""
-        self._learner(1)
+        learners.check_wide(self, self._learner(1)[0])
 
     def fit(
         self,
@@ -153,6 +160,9 @@ class Reranker(Estimator):
         lists = _with_quality(X, y)
         lists = dataclasses.replace(lists, quality=_scaled(lists.quality))
         learner, plain, shape = self._learner(lists.num_features)
+        learners.check_wide(self, learner)
+        about = {"learner": self.learner, "settings": plain, "seed": self.seed}
+        about |= {} if self.batch_size == 1 else {"batch_size": self.batch_size}
         module = learners.module_of(self._spec)
         with jax.enable_x64(plain["dtype"] == "float64"):
             short = drop_shared(lists)  # rankings and updates stay as they are
@@ -167,22 +177,16 @@ class Reranker(Estimator):
                 num_examples=lists.num_lists,
                 seed=self.seed,
                 num_passes=self.num_passes or self._spec.num_passes,
-                settings={
-                    "learner": self.learner,
-                    "settings": plain,
-                    "seed": self.seed,
-                    "data": _fingerprint(lists, names),
-                },
+                settings=about | {"data": _fingerprint(lists, names)},
+                batch_size=self.batch_size,
+                num_devices=self.num_devices,
             )
             outcome = run(job)
             params = jax.block_until_ready(jax.jit(module.final_params)(outcome.state))
         training.check_finite(params, outcome)
         self.params_, self.num_features_ = params, lists.num_features
         self.place_, self.names_, self.settings_ = place, names, plain
-        self.training_ = {
-            "learner": self.learner,
-            "settings": plain,
-            "seed": self.seed,
+        self.training_ = about | {
             "epochs": len(outcome.history),
             "num_lists": lists.num_lists,
             "num_candidates": lists.num_candidates,

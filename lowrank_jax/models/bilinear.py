@@ -49,6 +49,10 @@ __all__ = [
     "Rows",
     "buffers_for",
     "join",
+    "packed",
+    "packed_pairs",
+    "packed_rows",
+    "packed_unary",
     "positions",
     "random",
     "rank_of",
@@ -213,7 +217,7 @@ def positions(
     """
     labels, each = space.num_labels, stride(space.num_labels)
     rank, dtype = rank_of(params.table, labels), params.table.dtype
-    rows = _rows(params, ids, space, values, has_zero_row)
+    rows = packed_rows(params, ids, space, values, has_zero_row)
 
     # Unrolled over features and ranks: the sum stays in one fused loop on a CPU.
     def spelt_out(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -247,12 +251,12 @@ def positions(
     return unary, params.scale * pairwise
 
 
-def _rows(
+def packed_rows(
     params: Params,
     ids: jax.Array,
     space: Space,
-    values: jax.Array | None,
-    has_zero_row: bool,
+    values: jax.Array | None = None,
+    has_zero_row: bool = True,
 ) -> jax.Array:
     """Return the rows of features, times their values: (n, num_templates, width)."""
     at = ids
@@ -268,6 +272,45 @@ def _rows(
     column = jnp.arange(rows.shape[2], dtype=jnp.int32)[None, None]
     factor = values.astype(rows.dtype)[:, :, None]
     return rows * jnp.where(column < own, factor, 1)
+
+
+def packed_unary(rows: jax.Array, space: Space) -> jax.Array:
+    """Return the (n, stride) scores of labels; columns beyond S hold anything."""
+    width = stride(space.num_labels)
+    unary = jnp.zeros((rows.shape[0], width), rows.dtype)
+    for t in space.zero_order:
+        unary = unary + rows[:, t, :width]
+    return unary
+
+
+def packed_pairs(rows: jax.Array, space: Space, start: jax.Array) -> jax.Array:
+    """Add the (n, S + 1, stride) scores of (previous, current) to what is there.
+
+    Columns beyond S hold anything: a slice of `stride` columns reaches into what lies
+    beside it in the row.
+    """
+    labels, each, pairs = space.num_labels, stride(space.num_labels), start
+    rank = rank_of(rows, labels)
+    for t in space.first_order:
+        for j in range(rank):
+            left = rows[:, t, labels * (1 + j) :][:, :each]
+            right = rows[:, t, labels * (1 + rank) + each * j :][:, : labels + 1]
+            pairs = pairs + right[:, :, None] * left[:, None, :]
+    return pairs
+
+
+def packed(
+    params: Params, ids: jax.Array, space: Space, values: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """Score positions for `decode.packed`: labels (n, W), pairs (n, S + 1, W)."""
+    rows = packed_rows(params, ids, space, values)
+    unary, labels = packed_unary(rows, space), space.num_labels
+    zeros = jnp.zeros((ids.shape[0], labels + 1, unary.shape[1]), unary.dtype)
+    pairs = params.scale * packed_pairs(rows, space, zeros)
+    if params.transitions is not None:
+        room = ((0, 0), (0, unary.shape[1] - labels))
+        pairs = pairs + jnp.pad(params.transitions.T, room)[None]
+    return unary, pairs
 
 
 def with_transitions(params: Params, unary: jax.Array, pairwise: jax.Array) -> Scores:
@@ -335,7 +378,7 @@ def sought(
 
     def group(params: Params, *here: jax.Array) -> LowRankScores:
         values = here[1] if len(here) > 1 else None
-        rows = _rows(params, here[0], space, values, True)
+        rows = packed_rows(params, here[0], space, values, True)
         unary = jnp.zeros((len(rows), labels), rows.dtype)
         for t in space.zero_order:
             unary = unary + rows[:, t, :labels]

@@ -32,6 +32,7 @@ __all__ = [
     "Sums",
     "buffers_for",
     "dtype_of",
+    "packed",
     "positions",
     "scores",
     "with_transitions",
@@ -183,6 +184,20 @@ def with_transitions(
         more = jnp.pad(params.transitions, ((0, 0), (0, gap)))
         pairwise = pairwise + more.reshape(*lead, *more.shape)
     return Scores(unary, pairwise)
+
+
+def packed(
+    params: Params, ids: jax.Array, space: Space, values: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
+    """Score positions for `decode.packed`.
+
+    Returns:
+      (n, S) scores of labels. The scores of pairs (previous, current) are (S + 1, S)
+      for all positions, or (n, S + 1, S) with first order.
+    """
+    given = positions(params, ids, space, values)
+    unary, pairs = with_transitions(params, *given)
+    return unary, jnp.swapaxes(pairs, -1, -2)[..., : space.num_labels + 1, :]
 
 
 def scores(

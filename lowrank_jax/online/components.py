@@ -115,17 +115,25 @@ def cosine(one: Params, other: Params) -> jax.Array:
     return jnp.where(scale > 0, both / jnp.where(scale > 0, scale, 1), 0)
 
 
-def agree(before: Agreement, value: jax.Array) -> tuple[Agreement, jax.Array]:
+def agree(
+    before: Agreement, value: jax.Array, size: jax.Array | int = 1
+) -> tuple[Agreement, jax.Array]:
     """Take in the cosine of a round; tell if the averages must start anew, () bool.
 
     They must if the mean cosine falls below half of its peak. Iterates that only
     scatter have a low cosine, but a steady one, and their averages go on.
+
+    Args:
+      before: Agreement before the round.
+      value: Cosine.
+      size: Number of rounds that it stands for.
     """
-    number = before.num_rounds + 1
-    share = 1 / jnp.minimum(number, MEMORY).astype(value.dtype)
-    mean = before.mean + share * (value - before.mean)
+    number, times = before.num_rounds + size, jnp.asarray(size).astype(value.dtype)
+    share = times / jnp.clip(number, 1, MEMORY).astype(value.dtype)
+    mean = before.mean + jnp.minimum(share, 1) * (value - before.mean)
     peak = jnp.where(number < MEMORY, 0, jnp.maximum(before.peak, mean))
     is_lost = mean < peak / 2
-    anew = Agreement(jnp.ones_like(number), jnp.zeros_like(mean), jnp.zeros_like(mean))
+    zero = jnp.zeros_like(mean)
+    anew = Agreement(jnp.zeros_like(number) + size, zero, zero)
     after = Agreement(number, mean, peak)
     return jax.tree.map(lambda a, b: jnp.where(is_lost, a, b), anew, after), is_lost

@@ -1,6 +1,6 @@
 """Moves of blocks that are kept by their entries (`models.blocks`), and their room."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ from lowrank_jax.models.blocks import (
     SLOTS,
     Blocks,
     Part,
+    at,
     dense,
     listed,
     products,
@@ -28,7 +29,8 @@ __all__ = [
     "Capacity",
     "Part",
     "add",
-    "add_measured",
+    "add_all",
+    "add_sums",
     "dense",
     "enter",
     "grown",
@@ -36,6 +38,7 @@ __all__ = [
     "larger",
     "listed",
     "products",
+    "read",
     "zeros",
 ]
 __dir__ = __all__.copy
@@ -115,8 +118,10 @@ def add(
     space: Space,
     step: jax.Array,
     weight: jax.Array,
-) -> tuple[Blocks, Part | None]:
-    """Add ``step * dPhi`` of a position, and ``weight * dPhi`` to the sums.
+    *,
+    is_measured: bool = False,
+) -> tuple[Blocks, Part | None, jax.Array]:
+    r"""Add ``step * dPhi`` of a position, and ``weight * dPhi`` to the sums.
 
     Args:
       blocks: Blocks, with room for a page per touched row.
@@ -125,32 +130,9 @@ def add(
       space: Sizes of the feature space. Static.
       step: () factor of the values.
       weight: () factor of the sums.
+      is_measured: If true, the growth of ``||blocks||^2 / 2`` is returned too; else 0.
+        Static.
     """
-    blocks, sums, _ = _add(blocks, sums, here, space, step, weight, False)
-    return blocks, sums
-
-
-def add_measured(
-    blocks: Blocks,
-    sums: Part | None,
-    here: mistakes.Position,
-    space: Space,
-    step: jax.Array,
-    weight: jax.Array,
-) -> tuple[Blocks, Part | None, jax.Array]:
-    r"""Do what `add` does; return the growth of ``||blocks||^2 / 2`` as well."""
-    return _add(blocks, sums, here, space, step, weight, True)
-
-
-def _add(
-    blocks: Blocks,
-    sums: Part | None,
-    here: mistakes.Position,
-    space: Space,
-    step: jax.Array,
-    weight: jax.Array,
-    is_measured: bool,
-) -> tuple[Blocks, Part | None, jax.Array]:
     num_rows, num_slots = blocks.keys.shape[0], blocks.keys.shape[1] - 1
     ids = here.ids[jnp.array(space.first_order, jnp.int32)]
     pair = here.labels * stride(space.num_labels) + here.previous
@@ -206,6 +188,70 @@ def _add(
     num_pages = blocks.num_pages + needs_page.sum(dtype=jnp.int32)
     blocks = Blocks(keys, grow(blocks.values, step), num_pages)
     return blocks, None if sums is None else grow(sums, weight), growth
+
+
+def add_all(
+    params: Any,
+    sums: Any,
+    growth: jax.Array,
+    here: mistakes.Position,
+    space: Space,
+    step: jax.Array,
+    weight: jax.Array,
+) -> tuple[Any, Any, jax.Array]:
+    """Add ``step * dPhi`` of a position to all tables, ``weight * dPhi`` to their sums.
+
+    Args:
+      params: `models.linear.Params` or `models.linear.Sums`.
+      sums: `models.linear.Sums`, or None.
+      growth: () growth of half the squared norm of the weights so far.
+      here: Position; its ids are rows of the tables.
+      space: Sizes of the tables. Static.
+      step: () factor of the weights.
+      weight: () factor of the sums.
+
+    Returns:
+      The new weights, sums and growth.
+    """
+    new: dict[str, Any] = {}
+    totals: dict[str, Any] = {}
+    for name, found in mistakes.entries(here, space, step.dtype).items():
+        total = None if sums is None else getattr(sums, name)
+        table, given = getattr(params, name), (here, space, step, weight)
+        if isinstance(table, Blocks):
+            new[name], totals[name], more = add(table, total, *given, is_measured=True)
+        else:
+            new[name], totals[name], more = mistakes.add(
+                table, total, found, step, weight
+            )
+        growth = growth + more
+    return params._replace(**new), sums and sums._replace(**totals), growth
+
+
+def add_sums(
+    params: Any, sums: Any, here: mistakes.Position, space: Space, weight: jax.Array
+) -> Any:
+    """Add ``weight * dPhi`` of a position to `models.linear.Sums`.
+
+    Entries of `params` have the keys: the position was added to `params` before.
+    """
+    zero = jnp.zeros((), weight.dtype)
+    new: dict[str, Any] = {}
+    for name, found in mistakes.entries(here, space, weight.dtype).items():
+        table, total = getattr(params, name), getattr(sums, name)
+        if isinstance(table, Blocks):
+            new[name] = add(table, total, here, space, zero, weight)[1]
+        else:
+            new[name] = mistakes.add(total, None, found, weight, weight)[0]
+    return sums._replace(**new)
+
+
+def read(table: Any, found: mistakes.Entries, space: Space) -> jax.Array:
+    """Return the values of some entries of a table of `models.linear.Params`."""
+    if not isinstance(table, Blocks):
+        return table.at[found.where].get(mode="promise_in_bounds")
+    ids, labels, previous = found.where
+    return at(table, ids, labels * stride(space.num_labels) + previous)
 
 
 def grown(

@@ -328,28 +328,10 @@ def move(
 
     def one(n: jax.Array, moved: Moved) -> Moved:
         here = mistakes.position(example, differences, n)
-        found = mistakes.entries(here, space, dtype)
-        params: dict[str, Any] = {}
-        sums: dict[str, Any] = {}
-        growth = moved.growth
-        for name, one_table in found.items():
-            total = None if moved.sums is None else getattr(moved.sums, name)
-            table = getattr(moved.params, name)
-            if isinstance(table, blocks.Blocks):
-                params[name], sums[name], more = entries.add_measured(
-                    table, total, here, space, step, weight
-                )
-            else:
-                params[name], sums[name], more = mistakes.add(
-                    table, total, one_table, step, weight
-                )
-            growth = growth + more
-        return Moved(
-            params=moved.params._replace(**params),
-            sums=moved.sums and moved.sums._replace(**sums),
-            margin=moved.margin + mistakes.score_gap(scores, here),
-            growth=growth,
-        )
+        carry = moved.params, moved.sums, moved.growth
+        params, sums, growth = entries.add_all(*carry, here, space, step, weight)
+        margin = moved.margin + mistakes.score_gap(scores, here)
+        return Moved(params, sums, margin, growth)
 
     zero = jnp.zeros((), dtype)
     count = differences.num_positions

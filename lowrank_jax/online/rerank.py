@@ -19,7 +19,7 @@ Tensor-MIRA of order 1. The average over rounds is kept lazily, as
 list.
 """
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -122,17 +122,10 @@ def learner(
             num_rounds=jnp.zeros((), jnp.int32),
         )
 
-    def mend(
-        state: State, example: Candidates, pair: candidates.Pair
-    ) -> tuple[State, jax.Array]:
-        """Move against one candidate; return the new state and the step."""
-        loss = jnp.where(pair.is_mistake, jax.nn.relu(pair.cost - pair.margin), 0)
-        step, scratch = jnp.asarray(max_step_size, dtype), state.scratch
-        if scratch is not None:
-            scratch, square = _squared_norm(scratch, example, pair)
-            full = jnp.where(square > 0, loss / jnp.where(square > 0, square, 1), 0)
-            step = jnp.minimum(step, full)  # TM-B2
-        step = jnp.where(pair.is_mistake, step, 0)
+    def move(
+        state: State, example: Candidates, pair: candidates.Pair, step: jax.Array
+    ) -> State:
+        """Add ``step * dphi`` to the weights, and the lazy share to their sums."""
         weight = state.num_rounds.astype(dtype) * step
 
         def body(
@@ -150,7 +143,21 @@ def learner(
             tables = (state.params, state.sums)
         moved = candidates.fold_difference(body, tables, example, pair, dtype)
         sums = None if state.sums is None else moved[1]
-        return State(moved[0], sums, scratch, state.num_rounds), step
+        return state._replace(params=moved[0], sums=sums)
+
+    def mend(
+        state: State, example: Candidates, pair: candidates.Pair
+    ) -> tuple[State, jax.Array]:
+        """Move against one candidate; return the new state and the step."""
+        loss = jnp.where(pair.is_mistake, jax.nn.relu(pair.cost - pair.margin), 0)
+        step, scratch = jnp.asarray(max_step_size, dtype), state.scratch
+        if scratch is not None:
+            scratch, square = _squared_norm(scratch, example, pair)
+            full = jnp.where(square > 0, loss / jnp.where(square > 0, square, 1), 0)
+            step = jnp.minimum(step, full)  # TM-B2
+        step = jnp.where(pair.is_mistake, step, 0)
+        state = move(state, example, pair, step)
+        return state._replace(scratch=scratch), step
 
     def update(state: State, example: Candidates) -> tuple[State, Info]:
         found = candidates.linear_scores(state.params, example)
@@ -179,7 +186,16 @@ def learner(
         info = Info(loss, pair.is_mistake, pair.cost, pair.margin, step / num_best)
         return state._replace(num_rounds=state.num_rounds + 1), info
 
-    return Learner(init, update)
+    def wide() -> Any:
+        from lowrank_jax.online.wide import lists as wide_lists
+
+        rules: dict[str, Any] = {"cost": cost, "oracle": oracle, "decoding": decoding}
+        largest = jnp.asarray(max_step_size, dtype)
+        return wide_lists.linear_rounds(
+            move, _squared_norm, largest, **rules, num_best=num_best
+        )
+
+    return Learner(init, update, wide=wide)
 
 
 def final_params(state: State) -> jax.Array:

@@ -30,7 +30,7 @@ it has the highest score. With ``num_best`` n, the round takes steps against eac
 n best candidates in turn, each from the tensor after the candidate before it.
 """
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -182,6 +182,8 @@ def learner(
     for name in record:
         checks.choice(("sub_steps",), record=name)
     num_components, order = shape.num_components, shape.order
+    rules: dict[str, Any] = {"cost": cost, "oracle": oracle, "decoding": decoding}
+    rules["num_best"] = num_best
 
     def init(key: jax.Array, example: Candidates) -> State:
         check_dtype(dtype)
@@ -270,10 +272,39 @@ def learner(
             seen=end.seen,
         )
 
+    def ended(
+        state: State, params: Params, has_moved: jax.Array, size: jax.Array | int = 1
+    ) -> tuple[State, jax.Array, jax.Array, jax.Array]:
+        """Return the state after a round of `size` lists that ended with `params`.
+
+        Also the cosine of tensor and averages, whether these start anew, and the
+        squared lengths of the vectors before they were balanced, (D, H).
+        """
+        sums, agreement, reference = state.sums, state.agreement, params
+        times = jnp.asarray(size).astype(dtype)
+        if sums is not None:
+            reference = jax.tree.map(lambda s, w: s + times * w, sums, state.params)
+        squares, agreements = components.inner(params, (params, reference))
+        if step != "paper":
+            params = components.balanced(params, squares, has_moved)
+        near, restarted = jnp.ones((), dtype), jnp.zeros((), bool)
+        if sums is not None and agreement is not None:
+            params = components.aligned(params, agreements, has_moved)
+            number = jnp.maximum(agreement.num_rounds + size, 1).astype(dtype)
+            mean_of = jax.tree.map(lambda total: total / number, reference)
+            near = components.cosine(params, mean_of)
+            agreement, restarted = components.agree(agreement, near, size)
+            keep = ~restarted
+            sums = jax.tree.map(
+                lambda s, w: jnp.where(keep, s + times * w, times * w), sums, params
+            )
+        state = State(params, sums, state.num_rounds + size, agreement)
+        return state, near, restarted, squares
+
     def update(state: State, example: Candidates) -> tuple[State, Info]:
         limit = jnp.asarray(max_step_size, dtype)
         found = tensor.scores(state.params, example)
-        pairs = candidates.choose(example, found, cost, oracle, decoding, num_best)
+        pairs = candidates.choose(example, found, **rules)
         pair = pairs[0]
         loss = jnp.where(pair.is_mistake, jax.nn.relu(pair.cost - pair.margin), 0)
         none = jnp.zeros((2,), dtype), jnp.zeros((4,), dtype)
@@ -294,33 +325,16 @@ def learner(
 
             (end, has_moved), _ = lax.scan(against, (end, has_moved), rest)
 
-        params = end.params
-        reference = params
-        if state.sums is not None:
-            reference = jax.tree.map(jnp.add, state.sums, state.params)
-        squares, agreements = components.inner(params, (params, reference))
-        if step != "paper":
-            params = components.balanced(params, squares, has_moved)
-        if state.sums is not None:
-            params = components.aligned(params, agreements, has_moved)
+        state, near, restarted, squares = ended(state, end.params, has_moved)
         mean = end.total / (num_substeps * num_best)
         norms = squares.prod(axis=0)  # (H,); balancing the lengths keeps them
         alike = jnp.ones((), dtype)
         if num_components > 1:
-            alike = tensor.gram(params, params).sum() / jnp.maximum(
+            alike = tensor.gram(state.params, state.params).sum() / jnp.maximum(
                 num_components * norms.sum(), jnp.finfo(dtype).tiny
             )
         if seen is not None:
             seen = seen.reshape(num_sweeps, num_components, order, 3)
-        sums, agreement = state.sums, state.agreement
-        near, restarted = jnp.ones((), dtype), jnp.zeros((), bool)
-        if sums is not None and agreement is not None:
-            number = (agreement.num_rounds + 1).astype(dtype)  # of terms in reference
-            mean_of = jax.tree.map(lambda total: total / number, reference)
-            near = components.cosine(params, mean_of)
-            agreement, restarted = components.agree(agreement, near)
-            keep = ~restarted
-            sums = jax.tree.map(lambda s, w: jnp.where(keep, s + w, w), sums, params)
         info = Info(
             loss=loss,
             is_mistake=pair.is_mistake,
@@ -338,9 +352,26 @@ def learner(
             restarted=restarted,
             sub_steps=seen,
         )
-        return State(params, sums, state.num_rounds + 1, agreement), info
+        return state, info
 
-    return Learner(init, update)
+    def wide() -> Any:
+        from lowrank_jax.online.wide import lists as wide_lists
+
+        if record:
+            raise checks.InputError(
+                "Wide rounds (`batch_size` above 1) of lists record nothing, got "
+                f"record={', '.join(record)}: leave it out, or take batch_size=1."
+            )
+
+        def against(params: Params, example: Candidates, pair: candidates.Pair) -> Any:
+            pair, none = _again(pair, params, example), jnp.zeros((4,), dtype)
+            start = _Mended(params, none[:2], none, None)
+            done = mend(start, example, pair, jnp.asarray(max_step_size, dtype))
+            return done.params, done.total[0] / num_substeps, pair.is_mistake
+
+        return wide_lists.tensor_rounds(against, lambda *now: ended(*now)[0], **rules)
+
+    return Learner(init, update, wide=wide)
 
 
 def final_params(state: State) -> Params:

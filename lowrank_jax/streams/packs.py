@@ -12,13 +12,25 @@ never features, and is the same on all devices. `Layout` holds its shapes, which
 same in all passes with one batch size.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lowrank_jax import checks
 
-__all__ = ["GROUP", "Layout", "Plan", "check_schedule", "layout", "plan", "sizes_of"]
+__all__ = [
+    "GROUP",
+    "Layout",
+    "Plan",
+    "Round",
+    "check_schedule",
+    "check_size",
+    "deal",
+    "layout",
+    "places",
+    "plan",
+    "sizes_of",
+]
 __dir__ = __all__.copy
 
 GROUP = 16  # sentences side by side; 8 or 32 cost the same within 10 %
@@ -78,6 +90,21 @@ class Plan(NamedTuple):
     batch_count: np.ndarray
     size: np.ndarray
 
+    @property
+    def owned(self) -> tuple[str, ...]:
+        """Names of the parts with an axis of devices."""
+        return ("token", "back", "first", "lengths")
+
+
+class Round(NamedTuple):
+    """What a device is told of a round."""
+
+    stream: Any
+    plan: Any  # plan of the pass; the parts of a device are its own
+    number: Any  # () int32 round of the pass
+    layout: Any  # static shapes
+    axis: str | None  # axis of devices, or None for one device
+
 
 def check_schedule(batch_size: int | str | tuple[int, ...]) -> tuple[int, ...]:
     """Return the batch size of each pass, the last one for all passes after it.
@@ -108,6 +135,15 @@ def check_schedule(batch_size: int | str | tuple[int, ...]) -> tuple[int, ...]:
     return found
 
 
+def check_size(batch_size: int, number: int, unit: str) -> None:
+    """Raise `InputError` if a batch is larger than the training data."""
+    if batch_size > number:
+        raise checks.InputError(
+            f"`batch_size` must be at most {number}, the number of training {unit}, "
+            f"got {batch_size}."
+        )
+
+
 def sizes_of(num_sentences: int, batch_size: int, *, has_ramp: bool) -> np.ndarray:
     """Return the number of sentences of each round of a pass.
 
@@ -136,11 +172,7 @@ def layout(
       num_devices: D.
       token_bytes: Memory for the scores of one token. It bounds the group.
     """
-    if batch_size > len(lengths):
-        raise checks.InputError(
-            f"`batch_size` must be at most {len(lengths)}, the number of training "
-            f"sentences, got {batch_size}."
-        )
+    check_size(batch_size, len(lengths), "sentences")
     falling = np.sort(np.asarray(lengths, np.int64))[::-1]
     share = -(-batch_size // num_devices)
     group = GROUP
@@ -183,33 +215,23 @@ def plan(
     size[: len(sizes)] = sizes
     before = np.cumsum(size) - size  # sentences before each round
     batch_start = np.cumsum(lengths) - lengths  # tokens before each sentence
-    deal = _deal(lengths, size, before, shapes)  # (D, R, share), -1 for none
-    n = np.where(deal >= 0, lengths[deal], 0)
+    deal_of = lengths, size, before, shapes.share, devices
+    own = deal(*deal_of)  # (D, R, share), -1 for none
+    n = np.where(own >= 0, lengths[own], 0)
 
-    # The place of a token: tokens of earlier groups, of earlier steps, of its step.
-    groups = n.reshape(-1, group)
-    width = shapes.longest + 1
-    keys = np.arange(len(groups))[:, None] * width + groups
-    ended = np.bincount(keys.ravel(), minlength=len(groups) * width)
-    active = group - np.cumsum(ended.reshape(-1, width), axis=1)  # have a token there
-    earlier = np.cumsum(active, axis=1) - active
-    in_group = groups.sum(axis=1).reshape(devices, -1)
-    ends = np.cumsum(in_group, axis=1)
-    group_first = (ends - in_group).ravel()
-    first = (ends - in_group)[:, :: shapes.share // group]
-
-    lane = np.repeat(np.arange(n.size), n.ravel())  # of each token
-    step = np.arange(len(lane)) - np.repeat(np.cumsum(n) - n.ravel(), n.ravel())
-    own = lane // group
-    place = group_first[own] + earlier[own, step] + lane % group
+    lane, step, place = places(n.reshape(-1, group))
+    in_round = n.sum(axis=2)
+    first = np.cumsum(in_round, axis=1) - in_round
+    in_device = in_round.sum(axis=1)
     round_of = lane // shapes.share
+    device = round_of // num_rounds
+    place = place - (np.cumsum(in_device) - in_device)[device]
     relative = place - first.ravel()[round_of]
-    device = lane // (num_rounds * shapes.share)
-    sentence = deal.ravel()[lane]
+    sentence = own.ravel()[lane]
 
     total = len(lane)
     room = max(shapes.group_tokens, GROUP) + GROUP
-    most = total if devices == 1 else int(ends[:, -1].max(initial=0))
+    most = total if devices == 1 else int(in_device.max(initial=0))
     usual = total if devices == 1 else -(-total // devices) * 51 // 50
     width = max(usual, -(-most // 4096) * 4096 if most > usual else 0) + room
     token = np.zeros((devices, width), np.int32)
@@ -232,21 +254,48 @@ def plan(
     return Plan(token, back, first, n, *flat, batch_first, batch_count, size)
 
 
+def places(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return lane, step and packed place of each token, sentence after sentence.
+
+    Args:
+      lengths: (num_groups, group) lengths, falling in each group; 0 for no sentence.
+    """
+    group, width = lengths.shape[1], int(lengths.max(initial=0)) + 1
+    keys = np.arange(len(lengths))[:, None] * width + lengths
+    ended = np.bincount(keys.ravel(), minlength=len(lengths) * width)
+    active = group - np.cumsum(ended.reshape(-1, width), axis=1)  # have a token there
+    earlier = (np.cumsum(active) - active.ravel()).reshape(-1, width)
+    n = lengths.ravel()
+    lane = np.repeat(np.arange(n.size), n)
+    step = np.arange(len(lane)) - np.repeat(np.cumsum(n) - n, n)
+    return lane, step, earlier[lane // group, step] + lane % group
+
+
 def share_room(shapes: Layout) -> int:
     """Return the length of a buffer of labels: writes of a whole group stay inside."""
     return shapes.share_tokens + 2 * GROUP
 
 
-def _deal(
-    lengths: np.ndarray, size: np.ndarray, before: np.ndarray, shapes: Layout
+def deal(
+    lengths: np.ndarray, size: np.ndarray, before: np.ndarray, share: int, devices: int
 ) -> np.ndarray:
-    """Deal each batch to the devices: (D, R, share) sentences, -1 for none."""
-    devices, lanes = shapes.num_devices, shapes.share * shapes.num_devices
-    column = np.arange(lanes)[None]
+    """Deal each batch to the devices by falling length, to and fro.
+
+    Args:
+      lengths: (num_examples,) lengths in the order of the pass.
+      size: (R,) number of examples of each round.
+      before: (R,) number of examples before each round.
+      share: Most examples of a device in a round.
+      devices: D.
+
+    Returns:
+      (D, R, share) examples in the order of the pass, -1 for none.
+    """
+    column = np.arange(share * devices)[None]
     batch = np.where(column < size[:, None], before[:, None] + column, -1)
     n = np.where(batch >= 0, lengths[batch], -1)
     batch = np.take_along_axis(batch, np.argsort(-n, axis=1, kind="stable"), 1)
-    deal = batch.reshape(len(size), shapes.share, devices)
-    flip = (np.arange(shapes.share)[None] + np.arange(len(size))[:, None]) % 2 == 1
-    deal = np.where(flip[:, :, None], deal[:, :, ::-1], deal)
-    return np.ascontiguousarray(deal.transpose(2, 0, 1))
+    found = batch.reshape(len(size), share, devices)
+    flip = (np.arange(share)[None] + np.arange(len(size))[:, None]) % 2 == 1
+    found = np.where(flip[:, :, None], found[:, :, ::-1], found)
+    return np.ascontiguousarray(found.transpose(2, 0, 1))

@@ -62,6 +62,31 @@ def test_train_reports_sizes_settings_epochs_and_quality(folder):
     assert names == ["model.json", "weights.npz"]
 
 
+@pytest.mark.parametrize("learner", ["mira", "tm"])
+def test_batches_resume_to_the_same_bits_and_are_in_the_settings(
+    cli, folder, tmp_path, learner
+):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    given = ["rerank", "train", folder / "train.jsonl", "--learner", learner]
+    given += ["--batch-size", "2,8", "--keep-checkpoint"]
+    assert cli(*given, "--model", whole, "--epochs", 3).status == 0
+    for epochs, more in ((1, ()), (3, ("--resume",))):
+        done = cli(*given, "--model", parts, "--epochs", epochs, *more)
+        assert done.status == 0, done.err
+    one, other = ((f / "weights.npz").read_bytes() for f in (whole, parts))
+    assert one == other
+    model = Reranker.load(whole)
+    assert model.get_params()["batch_size"] == "2,8"
+    assert model.training_["run"]["batch_size"] == "2,8"
+
+
+def test_a_batch_of_more_lists_than_there_are_is_refused(cli, folder, tmp_path):
+    given = ["rerank", "train", folder / "train.jsonl", "--model", tmp_path / "m"]
+    done = cli(*given, "--batch-size", 61)
+    assert done.status == 2
+    assert "at most 60, the number of training lists, got 61" in done.err
+
+
 def test_apply_gives_the_scores_of_the_model_and_the_quality_of_train(
     cli, folder, tmp_path
 ):

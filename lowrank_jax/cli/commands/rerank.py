@@ -77,6 +77,11 @@ def add_parser(commands: Any) -> None:
         default=5,
         help="passes over the lists; default: 5",
     )
+    options.add_wide(
+        train,
+        "lists",
+        "; above 1 mira solves the quadratic program of a batch (docs/running.md)",
+    )
     options.add_seed(train, "seed of the order of lists and of a random start")
     options.add_settings(train, "settings of the learner, listed below")
     add(

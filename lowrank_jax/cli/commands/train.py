@@ -150,7 +150,7 @@ def add_parser(commands: Any) -> None:
     options.add_wide(
         parser,
         "sentences",
-        "; for bol, sp (0-order templates) and mira. bol with 64 on two devices gains "
+        "; for bol, sp and mira. bol with 64 on two devices gains "
         "most; sp gains little on two cores, as it needs more passes for the same F1",
     )
     options.add_seed(

@@ -49,7 +49,11 @@ class CandidateLists:
         arguments, name = self.arguments, self.arguments.learner
         options = learners.options_of(learners.RERANKERS[name])
         given = parse_settings(arguments.settings, options, owner=name)
-        self.estimator = Reranker(name, arguments.epochs, arguments.seed, **given)
+        self.estimator = Reranker(
+            *(name, arguments.epochs, arguments.seed),
+            *(arguments.batch_size, arguments.devices),
+            **given,
+        )
         self.estimator.check()
 
     def read(self, train_path: str, test_path: str | None) -> None:

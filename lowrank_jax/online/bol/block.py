@@ -30,6 +30,7 @@ __all__ = [
     "Mapped",
     "Moved",
     "Sums",
+    "add",
     "map_blocks",
     "move",
     "padded_theta",
@@ -78,48 +79,59 @@ def move(
 
     def one(n: jax.Array, moved: Moved) -> Moved:
         here = mistakes.position(example, differences, n)
-        table, transitions, blocks, sums, margin, growth = moved
-        zero_sum = None if sums is None else sums.table
-        block_sum = None if sums is None else sums.blocks
-        pair_sum = None if sums is None else sums.transitions
-        if space.zero_order:
-            touched = mistakes.unary(here, space, dtype)
-            table, zero_sum, more = mistakes.add(table, zero_sum, touched, step, weight)
-            growth = growth + more
-        if transitions is not None:
-            touched = mistakes.transitions(here, dtype)
-            transitions, pair_sum, more = mistakes.add(
-                transitions, pair_sum, touched, step, weight
-            )
-            growth = growth + more
-        blocks, block_sum = _add(blocks, block_sum, here, space, step, weight)
-        if sums is not None and zero_sum is not None:
-            sums = sums._replace(table=zero_sum, blocks=block_sum, transitions=pair_sum)
-        margin = margin + mistakes.score_gap(scores, here)
-        return Moved(table, transitions, blocks, sums, margin, growth)
+        moved = add(moved, here, here.ids, space, step, weight)
+        return moved._replace(margin=moved.margin + mistakes.score_gap(scores, here))
 
     zero, count = jnp.zeros((), dtype), differences.num_positions
     start = Moved(params.table, params.transitions, blocks, sums, zero, zero)
     return lax.fori_loop(jnp.zeros_like(count), count, one, start)
 
 
-def _add(
-    blocks: Any,
-    sums: Any,
+def add(
+    moved: Moved,
     here: mistakes.Position,
+    own: jax.Array,
     space: Space,
     step: jax.Array,
     weight: jax.Array,
-) -> tuple[Any, Any]:
-    """Add ``step * dPhi`` of a position to Theta, and ``weight * dPhi`` to its sums."""
+) -> Moved:
+    """Add ``step * dPhi`` of a position, and ``weight * dPhi`` to the sums.
+
+    Args:
+      moved: Tables.
+      here: Position, with rows of the table in place of features.
+      own: Rows of the blocks.
+      space: Sizes of the table. Static.
+      step: () factor of Theta and w.
+      weight: () factor of the sums.
+    """
+    table, transitions, blocks, sums, margin, growth = moved
+    zero_sum = None if sums is None else sums.table
+    block_sum: Any = None if sums is None else sums.blocks
+    pair_sum = None if sums is None else sums.transitions
+    if space.zero_order:
+        touched = mistakes.unary(here, space, step.dtype)
+        table, zero_sum, more = mistakes.add(table, zero_sum, touched, step, weight)
+        growth = growth + more
+    if transitions is not None:
+        touched = mistakes.transitions(here, step.dtype)
+        transitions, pair_sum, more = mistakes.add(
+            transitions, pair_sum, touched, step, weight
+        )
+        growth = growth + more
+    here = here._replace(ids=own)
     if isinstance(blocks, entries.Blocks):
-        return entries.add(blocks, sums, here, space, step, weight)
-    touched = mistakes.pairs(here, space, step.dtype)
-    at, mode = blocks.at[touched.where], "promise_in_bounds"
-    blocks = at.add(step * touched.delta, mode=mode)
-    if sums is not None:
-        sums = sums.at[touched.where].add(weight * touched.delta, mode=mode)
-    return blocks, sums
+        blocks, block_sum, _ = entries.add(blocks, block_sum, here, space, step, weight)
+    else:
+        touched = mistakes.pairs(here, space, step.dtype)
+        at, mode = blocks.at[touched.where], "promise_in_bounds"
+        blocks = at.add(step * touched.delta, mode=mode)
+        if block_sum is not None:
+            at = block_sum.at[touched.where]
+            block_sum = at.add(weight * touched.delta, mode=mode)
+    if sums is not None and zero_sum is not None:
+        sums = sums._replace(table=zero_sum, blocks=block_sum, transitions=pair_sum)
+    return Moved(table, transitions, blocks, sums, margin, growth)
 
 
 class Mapped(NamedTuple):

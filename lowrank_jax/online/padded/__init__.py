@@ -1,13 +1,7 @@
 r"""The perceptron and BOL on batches of padded sentences, for accelerators.
 
-A round is a wide round: all B sentences are predicted with :math:`W_{t-1}`, the
-differences of the :math:`m_t` mistaken ones are added up, and the dual moves once,
-
-.. math:: \Theta_t = \Theta_{t-1} + \eta_t \sum_{i \in M_t}\Delta\Phi_i, \qquad
-   \eta_t = C\,m_t^{-1/2},
-
-with :math:`m^{-1/2}` rounded to a multiple of 1/256. BOL then maps each touched block
-once, as `online.bol` with ``variant="block"``. Averages weigh by sentence.
+A round is the wide round of `online.wide`, with the same step and averages. BOL maps
+each touched block once, as `online.bol` with ``variant="block"``.
 
 The program has few launches and no loop of single numbers:
 
@@ -27,7 +21,7 @@ The program has few launches and no loop of single numbers:
 =========  =======================================================================
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -49,6 +43,7 @@ from lowrank_jax.online.padded.rows import (
     moved,
     whole_lanes,
 )
+from lowrank_jax.online.wide import Info, step_of
 from lowrank_jax.types import Learner, check_dtype
 
 __all__ = [
@@ -62,24 +57,6 @@ __all__ = [
     "perceptron",
 ]
 __dir__ = __all__.copy
-
-
-class Info(NamedTuple):
-    """What the proof and the report need of each sentence of a round, (B,) each.
-
-    Attributes:
-      loss: [1 - <W, dPhi>]_+ on a mistake, else 0.
-      is_mistake: True if the prediction was wrong.
-      num_wrong: Wrong labels.
-      margin: <W_{t-1}, dPhi_i>, 0 or less.
-      step_size: eta_t of the round, ().
-    """
-
-    loss: jax.Array
-    is_mistake: jax.Array
-    num_wrong: jax.Array
-    margin: jax.Array
-    step_size: jax.Array
 
 
 def perceptron(
@@ -139,15 +116,11 @@ def _learner(
             )
         rows, labels = space.num_features + 1, space.num_labels
         # Arrays of their own, so that a state can be donated.
-        dual, sums = (
-            jnp.zeros((rows, whole_lanes(labels * (labels + 1))), dtype)
-            if rank
-            else None
-            for _ in range(2)
-        )
+        lanes = whole_lanes(labels * (labels + 1))
+        dual, sums = (jnp.zeros((rows, lanes), dtype) if rank else None for _ in "ab")
+        shape, has_pairs = (labels, labels + 1), space.has_transitions
         pairs, pair_sums = (
-            jnp.zeros((labels, labels + 1), dtype) if space.has_transitions else None
-            for _ in range(2)
+            jnp.zeros(shape, dtype) if has_pairs else None for _ in "ab"
         )
         nudge = None
         if rank:
@@ -178,7 +151,7 @@ def _learner(
         num_wrong = is_wrong.sum(axis=1, dtype=jnp.int32)
         counted = jnp.stack([num_wrong > 0, batch.lengths > 0])
         number, size = counted.sum(axis=1, dtype=jnp.int32)
-        step = _step_of(number, jnp.asarray(step_size, dtype))
+        step = step_of(number, jnp.asarray(step_size, dtype))
         margin = _margin(scores, both, before, differs)
         weight = state.num_rounds.astype(dtype) * step
         if state.transitions is not None:
@@ -204,12 +177,6 @@ def _learner(
 
     power = num_power_steps
     return Learner(init, update)
-
-
-def _step_of(num_mistakes: jax.Array, step_size: jax.Array) -> jax.Array:
-    """Return eta of a round: C over the root of the number of mistaken sentences."""
-    number = jnp.maximum(num_mistakes, 1).astype(step_size.dtype)
-    return step_size * jnp.maximum(jnp.round(256 / jnp.sqrt(number)), 1) / 256
 
 
 def _scores(state: State, batch: Batch, columns: Columns) -> Scores:

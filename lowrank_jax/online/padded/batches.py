@@ -8,7 +8,7 @@ import numpy as np
 
 from lowrank_jax import checks
 from lowrank_jax.data.sequences import Space
-from lowrank_jax.streams import sentences
+from lowrank_jax.streams import packs, sentences
 
 __all__ = ["Batch", "Batches", "batches"]
 __dir__ = __all__.copy
@@ -74,10 +74,7 @@ def batches(
         )
     checks.whole(batch_size=batch_size)
     checks.at_most(corpus.num_examples, batch_size=batch_size)
-    rows, size = [], 1 if has_ramp else batch_size
-    rest = np.asarray(order, np.int32)
-    while rest.size:
-        row = rest[:size]
-        rows.append(np.pad(row, (0, batch_size - row.size), constant_values=-1))
-        rest, size = rest[size:], min(2 * size, batch_size)
-    return Batches(corpus, jnp.asarray(np.stack(rows)))
+    sizes = packs.sizes_of(len(order), batch_size, has_ramp=has_ramp)
+    rows = np.full((len(sizes), batch_size), -1, np.int32)
+    rows[np.arange(batch_size)[None] < sizes[:, None]] = order
+    return Batches(corpus, jnp.asarray(rows))

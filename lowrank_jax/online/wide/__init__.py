@@ -18,6 +18,7 @@ weigh by sentence: `num_rounds` of a state counts sentences. DR-B10
 `linear`  `online.perceptron`
 `mira`    `online.mira`, which solves the quadratic program of a batch
 `bol`     `online.bol`, variant "block"
+`lists`   `online.rerank` and `online.tensor_mira`
 ========  ========================================================================
 
 On D devices each decodes its share of the batch, and one all-gather gives the labels to
@@ -32,9 +33,13 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
-__all__ = ["Info", "Wide", "info_like", "step_of"]
+__all__ = ["Info", "Wide", "info_like", "step_of", "sweeps"]
 __dir__ = __all__.copy
+
+NUM_SWEEPS = 10
+TOLERANCE = 1e-5  # change of a tau, as a share of C, that ends the sweeps
 
 
 class Info(NamedTuple):
@@ -59,6 +64,11 @@ class Info(NamedTuple):
     fingerprint: jax.Array | None = None
 
 
+def _everywhere(state: Any, num_devices: int) -> tuple[Any, Any]:
+    del num_devices
+    return state, jax.tree.map(lambda _: False, state)
+
+
 class Wide(NamedTuple):
     """Wide rounds of one learner, as `lowrank_jax.wide` runs them.
 
@@ -66,13 +76,13 @@ class Wide(NamedTuple):
       layout: ``(stream, batch_size, num_devices) -> Layout``, static shapes.
       plan: ``(stream, order, sizes, layout) -> Plan``, on the host.
       buffers: ``(stream, layout) -> buffers`` that each round writes over.
-      update: ``(state, buffers, stream, plan, index, layout, axis) -> (state, buffers,
-        info)``, one round. `axis` is the axis of devices, or None for one device.
+      update: ``(state, buffers, packs.Round) -> (state, buffers, info)``, one round.
       trace: ``(stream, plan, infos) -> Info`` by example, on the host.
       info_like: Function from the `Info` of a round of one example, or its shapes, to
         the `Info` of an example in wide rounds.
       spread: ``(state, num_devices) -> (state, is_owned)``: the state for so many
-        devices, and for each leaf whether its first axis is the axis of devices.
+        devices, and for each leaf whether its first axis is the axis of devices. By
+        default all of the state is on every device.
       gather: The inverse of `spread`.
     """
 
@@ -82,14 +92,35 @@ class Wide(NamedTuple):
     update: Callable[..., Any]
     trace: Callable[..., Any]
     info_like: Callable[..., Any]
-    spread: Callable[..., Any]
-    gather: Callable[..., Any]
+    spread: Callable[..., Any] = _everywhere
+    gather: Callable[..., Any] = lambda state: state
 
 
 def step_of(num_mistakes: jax.Array, step_size: jax.Array) -> jax.Array:
     """Return eta of a round: C over the root of the number of mistaken examples."""
     number = jnp.maximum(num_mistakes, 1).astype(step_size.dtype)
     return step_size * jnp.maximum(jnp.round(256 / jnp.sqrt(number)), 1) / 256
+
+
+def sweeps(
+    sweep: Callable[[Any], tuple[Any, jax.Array]], carry: Any, largest: jax.Array
+) -> Any:
+    """Repeat a sweep of coordinate steps until no tau changes by much.
+
+    Args:
+      sweep: Function from a value to the next one and the largest change of a tau.
+      carry: Value to start from.
+      largest: Largest tau, C.
+    """
+
+    def goes_on(now: tuple) -> jax.Array:
+        return (now[0] < NUM_SWEEPS) & (now[2] > TOLERANCE * largest)
+
+    def once(now: tuple) -> tuple:
+        return now[0] + 1, *sweep(now[1])
+
+    start = jnp.zeros((), jnp.int32), carry, largest
+    return lax.while_loop(goes_on, once, start)[1]
 
 
 def info_like(info: Any) -> Info:

@@ -5,6 +5,7 @@ there may be too little room, the round is not begun, and `wide.passes` grows th
 Each touched block is mapped once.
 """
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -14,8 +15,7 @@ from jax import lax
 from lowrank_jax import checks
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.models import bilinear
-from lowrank_jax.online import entries, mistakes
-from lowrank_jax.online import touched as tables
+from lowrank_jax.online import entries
 from lowrank_jax.online import wide as base
 from lowrank_jax.online.bol import block as bol_block
 from lowrank_jax.online.bol.state import State
@@ -70,34 +70,31 @@ def rounds(
         )
 
     def update(
-        state: State,
-        buffers: Buffers,
-        stream: sentences.Stream,
-        plan: packs.Plan,
-        index: jax.Array,
-        shapes: packs.Layout,
-        axis: str | None,
+        state: State, buffers: Buffers, here: packs.Round
     ) -> tuple[State, Buffers, base.Info]:
         assert state.pool is not None and isinstance(state.blocks, entries.Blocks)
-        space, own = stream.space, owners.Owner.of(axis, shapes.num_devices)
+        stream, space = here.stream, here.stream.space
+        own = owners.Owner.of(here.axis, here.layout.num_devices)
         own_buffers, found = share.find(
-            lambda *here: _scores(state.params, space, *here),
-            *(None, stream, plan, index, buffers.share, shapes),
+            lambda *at: _scores(state.params, space, *at),
+            None,
+            here,
+            buffers.share,
             is_off=state.pool.is_full,
             extra=state.blocks.num_pages,
-            axis=axis,
         )
         marks, listed = touches.listed_of(
             buffers.touches, stream.feature_ids, found, space
         )
-        state, listed, found = _enter(state, listed, found, own)
-        is_mistake = found.num_wrong > 0
-        step = base.step_of(
-            is_mistake.sum(dtype=jnp.int32), jnp.asarray(step_size, dtype)
+        num_rows = state.params.table.shape[0]
+        pool, listed, found = touches.enter(
+            *(state.pool, state.params.rows, num_rows, state.blocks, listed, found)
         )
-        assert state.pool is not None
-        is_done = ~state.pool.is_full
-        size = jnp.where(is_done, plan.size[index], 0)
+        params = state.params._replace(rows=found.rows)
+        state = state._replace(params=params, pool=pool)
+        number = (found.num_wrong > 0).sum(dtype=jnp.int32)
+        step = base.step_of(number, jnp.asarray(step_size, dtype))
+        size = jnp.where(pool.is_full, 0, here.plan.size[here.number])
         # The mean of W is over what the rounds predicted with (DR-B13).
         before = state.num_rounds + (size if averaging == "weights" else 0)
         weight = before.astype(step.dtype)
@@ -105,89 +102,25 @@ def rounds(
         state, mine = _map(
             state, listed, buffers.mine, weight, space, own, num_power_steps
         )
-        info = base.Info(
-            loss=jnp.where(is_mistake, jax.nn.relu(1 - found.margin), 0),
-            is_mistake=is_mistake,
-            num_wrong=found.num_wrong,
-            margin=found.margin,
-            step_size=step,
-            predicted=found.labels[1] if "predicted" in record else None,
-        )
+        info = share.info(found, step, record=record)
         state = state._replace(num_rounds=state.num_rounds + size)
         return state, Buffers(own_buffers, marks, mine), info
 
-    return base.Wide(
-        layout=share.layout,
-        plan=share.plan,
-        buffers=buffers,
-        update=update,
-        trace=share.trace,
-        info_like=base.info_like,
-        spread=owners.spread,
-        gather=owners.gather,
-    )
+    return share.rounds(update, buffers, spread=owners.spread, gather=owners.gather)
 
 
 def _scores(
     params: bilinear.Params, space: Space, ids: jax.Array, values: jax.Array | None
 ) -> jax.Array:
-    """Return (n, S + 1, W) scores of (previous, current), single labels added in.
-
-    Columns beyond the labels hold anything: a slice of W columns reaches into what lies
-    beside it in the row.
-    """
-    labels, width = space.num_labels, bilinear.stride(space.num_labels)
-    rank = bilinear.rank_of(params.table, labels)
-    assert params.rows is not None
-    at = params.rows.at[ids].get(mode="promise_in_bounds")
-    rows = params.table.at[at].get(mode="promise_in_bounds")
-    if values is not None:  # w and alpha carry the value, beta does not
-        column = jnp.arange(rows.shape[2], dtype=jnp.int32)[None, None]
-        factor = values.astype(rows.dtype)[:, :, None]
-        rows = rows * jnp.where(column < labels * (1 + rank), factor, 1)
-    unary = jnp.zeros((ids.shape[0], width), params.table.dtype)
-    for t in space.zero_order:
-        unary = unary + rows[:, t, :width]
-    pairs = jnp.broadcast_to(unary[:, None], (ids.shape[0], labels + 1, width))
+    """Return (n, S + 1, W) scores of (previous, current), single labels added in."""
+    rows = bilinear.packed_rows(params, ids, space, values)
+    unary, labels = bilinear.packed_unary(rows, space), space.num_labels
+    each = (ids.shape[0], labels + 1, unary.shape[1])
+    pairs = jnp.broadcast_to(unary[:, None], each)
     if params.transitions is not None:
-        more = jnp.pad(params.transitions.T, ((0, 0), (0, width - labels)))
-        pairs = pairs + more[None]
-    for t in space.first_order:
-        for j in range(rank):
-            left = rows[:, t, labels * (1 + j) :][:, :width]
-            right = rows[:, t, labels * (1 + rank) + width * j :][:, : labels + 1]
-            pairs = pairs + right[:, :, None] * left[:, None, :]
-    return pairs
-
-
-def _enter(
-    state: State, listed: touches.Listed, found: share.Found, own: owners.Owner
-) -> tuple[State, touches.Listed, share.Found]:
-    """Give rows to the touched features, or begin no round."""
-    pool, rows, blocks = state.pool, state.params.rows, state.blocks
-    assert pool is not None and rows is not None
-    assert isinstance(blocks, entries.Blocks)
-    table_rows, num_pages = state.params.table.shape[0], blocks.values.pages.shape[0]
-    is_full = pool.is_full
-    if table_rows - 2 < rows.shape[0] - 1:  # else there is a row for every feature
-        number = pool.num_rows + touches.num_new(rows, listed)
-        is_full = is_full | (number > table_rows - 1)
-    if num_pages <= blocks.keys.shape[0]:  # else there is a page for every row
-        # Each device has told how many of its pages are in use.
-        is_full = is_full | (found.extra + listed.num_first > num_pages).any()
-    zero = jnp.zeros((), jnp.int32)
-    listed = listed._replace(
-        num_first=jnp.where(is_full, zero, listed.num_first),
-        number=jnp.where(is_full, zero, listed.number),
-    )
-    found = found._replace(
-        number=jnp.where(is_full, zero, found.number),
-        num_wrong=jnp.where(is_full, zero, found.num_wrong),
-    )
-    rows, number = touches.give_rows(rows, pool.num_rows, listed)
-    params = state.params._replace(rows=rows)
-    state = state._replace(params=params, pool=tables.Pool(number, is_full))
-    return state, listed, found
+        room = ((0, 0), (0, unary.shape[1] - labels))
+        pairs = pairs + jnp.pad(params.transitions.T, room)[None]
+    return bilinear.packed_pairs(rows, space, pairs)
 
 
 def _move(
@@ -199,43 +132,21 @@ def _move(
     own: owners.Owner,
 ) -> State:
     """Add ``step * G`` to Theta and w, and ``weight * G`` to their sums."""
-    rows, space = state.params.rows, stream.space
-    assert rows is not None
+    params, num_rows = state.params, state.params.table.shape[0]
+    space = dataclasses.replace(stream.space, num_features=num_rows - 1)
 
-    def one(n: jax.Array, state: State) -> State:
-        params, blocks, sums = state.params, state.blocks, state.sums
-        assert isinstance(blocks, entries.Blocks)
+    def one(n: jax.Array, moved: bol_block.Moved) -> bol_block.Moved:
         here = found.position(stream, n)
-        here = here._replace(ids=rows.at[here.ids].get(mode="promise_in_bounds"))
-        num_rows = params.table.shape[0]
-        table, transitions, growth = params.table, params.transitions, state.conjugate
-        zero_sum = None if sums is None else sums.table
-        pair_sum = None if sums is None else sums.transitions
-        if space.zero_order:
-            touched = mistakes.unary(here, _sized(space, num_rows), step.dtype)
-            table, zero_sum, more = mistakes.add(table, zero_sum, touched, step, weight)
-            growth = growth + more
-        if transitions is not None:
-            touched = mistakes.transitions(here, step.dtype)
-            transitions, pair_sum, more = mistakes.add(
-                transitions, pair_sum, touched, step, weight
-            )
-            growth = growth + more
-        here = here._replace(ids=own.local(here.ids, num_rows))
-        block_sum: Any = None if sums is None else sums.blocks
-        blocks, block_sum = entries.add(blocks, block_sum, here, space, step, weight)
-        if sums is not None:
-            assert zero_sum is not None
-            sums = sums._replace(table=zero_sum, transitions=pair_sum, blocks=block_sum)
-        params = params._replace(table=table, transitions=transitions)
-        return state._replace(params=params, blocks=blocks, sums=sums, conjugate=growth)
+        local = own.local(here.ids, num_rows)
+        return bol_block.add(moved, here, local, space, step, weight)
 
-    return lax.fori_loop(jnp.zeros((), jnp.int32), found.number, one, state)
-
-
-def _sized(space: Space, num_rows: int) -> Space:
-    """Return the sizes of tables with so many rows."""
-    return Space(num_rows - 1, space.num_labels, space.orders, space.has_transitions)
+    given = params.table, params.transitions, state.blocks, state.sums
+    start = bol_block.Moved(*given, jnp.zeros((), step.dtype), state.conjugate)
+    moved = lax.fori_loop(jnp.zeros((), jnp.int32), found.number, one, start)
+    params = params._replace(table=moved.table, transitions=moved.transitions)
+    return state._replace(
+        params=params, blocks=moved.blocks, sums=moved.sums, conjugate=moved.growth
+    )
 
 
 def _map(

@@ -1,6 +1,7 @@
 """Wide rounds of `online.perceptron`; see `online.wide`."""
 
-from typing import Any, TypeVar
+import dataclasses
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,15 +10,13 @@ from jax import lax
 from lowrank_jax import checks
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.models import bilinear, linear
-from lowrank_jax.online import mistakes
+from lowrank_jax.online import entries
 from lowrank_jax.online import wide as base
-from lowrank_jax.online.wide import share
+from lowrank_jax.online.wide import share, touches
 from lowrank_jax.streams import packs, sentences
 
 __all__ = ["perceptron_rounds"]
 __dir__ = __all__.copy
-
-Weights = TypeVar("Weights", linear.Params, linear.Sums)
 
 
 def perceptron_rounds(
@@ -27,137 +26,102 @@ def perceptron_rounds(
     _check_record(record)
 
     def update(
-        state: Any,
-        buffers: share.Buffers,
-        stream: sentences.Stream,
-        plan: packs.Plan,
-        index: jax.Array,
-        shapes: packs.Layout,
-        axis: str | None,
-    ) -> tuple[Any, share.Buffers, base.Info]:
-        buffers, found = decode(
-            state.params, stream, plan, index, buffers, shapes, axis
-        )
-        is_mistake = found.num_wrong > 0
-        number = is_mistake.sum(dtype=jnp.int32)
+        state: Any, buffers: Buffers, here: packs.Round
+    ) -> tuple[Any, Buffers, base.Info]:
+        state, buffers, found, space = decode(state, here, buffers)
+        number = (found.num_wrong > 0).sum(dtype=jnp.int32)
         step = base.step_of(number, jnp.asarray(step_size, dtype))
         weight = state.num_rounds.astype(step.dtype) * step
-        params, sums, growth = move(
-            state.params, state.sums, stream, found, step, weight
-        )
-        state = state._replace(
-            params=params,
-            sums=sums,
-            conjugate=state.conjugate + growth,
-            num_rounds=state.num_rounds + plan.size[index],
-        )
-        info = base.Info(
-            loss=jnp.where(is_mistake, jax.nn.relu(1 - found.margin), 0),
-            is_mistake=is_mistake,
-            num_wrong=found.num_wrong,
-            margin=found.margin,
-            step_size=step,
-            predicted=found.labels[1] if "predicted" in record else None,
-        )
-        return state, buffers, info
+
+        def one(n: jax.Array, carry: tuple) -> tuple:
+            params, sums, growth = carry
+            given = found.position(here.stream, n), space, step, weight
+            return entries.add_all(params, sums, growth, *given)
+
+        first = jnp.zeros((), jnp.int32)
+        carry = state.params, state.sums, jnp.zeros((), dtype)
+        carry = lax.fori_loop(first, found.number, one, carry)
+        info = share.info(found, step, record=record)
+        return ended(state, carry, here), buffers, info
 
     return rounds_of(update, dtype)
+
+
+class Buffers(NamedTuple):
+    """What each round writes over."""
+
+    share: share.Buffers
+    touches: touches.Buffers | None  # None without first-order features
 
 
 def rounds_of(update: Any, dtype: Any) -> base.Wide:
     """Return wide rounds of a linear model, all of which is on every device."""
 
-    def buffers(stream: sentences.Stream, shapes: packs.Layout) -> share.Buffers:
-        _check_space(stream.space)
-        return share.buffers_for(shapes, stream.space, dtype, has_pairs=False)
+    def buffers(stream: sentences.Stream, shapes: packs.Layout) -> Buffers:
+        space, is_first = stream.space, bool(stream.space.first_order)
+        own = share.buffers_for(shapes, space, dtype, has_pairs=is_first)
+        return Buffers(own, touches.buffers_for(shapes, space) if is_first else None)
 
-    def spread(state: Any, num_devices: int) -> tuple[Any, Any]:
-        del num_devices
-        return state, jax.tree.map(lambda _: False, state)
-
-    return base.Wide(
-        layout=share.layout,
-        plan=share.plan,
-        buffers=buffers,
-        update=update,
-        trace=share.trace,
-        info_like=base.info_like,
-        spread=spread,
-        gather=lambda state: state,
-    )
+    return share.rounds(update, buffers)
 
 
 def decode(
-    params: linear.Params,
-    stream: sentences.Stream,
-    plan: packs.Plan,
-    index: jax.Array,
-    buffers: share.Buffers,
-    shapes: packs.Layout,
-    axis: str | None,
-) -> tuple[share.Buffers, share.Found]:
-    """Decode a batch with a linear model, and find its differences."""
-    space, dtype = stream.space, buffers.gaps.dtype
-    width = bilinear.stride(space.num_labels)
-    room = ((0, 0), (0, width - space.num_labels))
+    state: Any, here: packs.Round, buffers: Buffers
+) -> tuple[Any, Buffers, share.Found, Space]:
+    """Decode a batch, find its differences, and give rows to their features.
 
-    def score(ids: jax.Array, values: jax.Array | None) -> jax.Array:
-        return jnp.pad(linear.positions(params, ids, space, values)[0], room)
+    Returns:
+      The state, the buffers, the differences, and the sizes of the tables.
+    """
+    params, space, pool = state.params, here.stream.space, state.pool
+    width, labels = bilinear.stride(space.num_labels), space.num_labels
+    room = ((0, 0), (0, width - labels))
+    if params.first is None:
 
-    pairs = jnp.zeros((space.num_labels + 1, space.num_labels), dtype)
-    if params.transitions is not None:
-        pairs = params.transitions.T
-    return share.find(
-        *(score, jnp.pad(pairs, room), stream, plan, index, buffers, shapes), axis=axis
+        def unary(ids: jax.Array, values: jax.Array | None) -> jax.Array:
+            return jnp.pad(linear.positions(params, ids, space, values)[0], room)
+
+        pairs = jnp.zeros((labels + 1, labels), buffers.share.gaps.dtype)
+        if params.transitions is not None:
+            pairs = params.transitions.T
+        own, found = share.find(unary, jnp.pad(pairs, room), here, buffers.share)
+        return state, buffers._replace(share=own), found, space
+
+    def joined(ids: jax.Array, values: jax.Array | None) -> jax.Array:
+        unary, pairs = linear.packed(params, ids, space, values)
+        return jnp.pad(pairs + unary[:, None], ((0, 0), *room))
+
+    is_off = jnp.zeros((), bool) if pool is None else pool.is_full
+    own, found = share.find(joined, None, here, buffers.share, is_off=is_off)
+    buffers = buffers._replace(share=own)
+    if pool is None:
+        return state, buffers, found, space
+    assert buffers.touches is not None
+    marks, listed = touches.listed_of(
+        buffers.touches, here.stream.feature_ids, found, space
     )
+    num_rows = params.first.keys.shape[0]
+    found = found._replace(extra=params.first.num_pages[None])
+    pool, _, found = touches.enter(
+        *(pool, params.rows, num_rows, params.first, listed, found)
+    )
+    state = state._replace(params=params._replace(rows=found.rows), pool=pool)
+    space = dataclasses.replace(space, num_features=num_rows - 1)
+    return state, buffers._replace(touches=marks), found, space
 
 
-def move(
-    params: linear.Params,
-    sums: linear.Sums | None,
-    stream: sentences.Stream,
-    found: share.Found,
-    step: jax.Array,
-    weight: jax.Array,
-) -> tuple[linear.Params, linear.Sums | None, jax.Array]:
-    """Add ``step * G`` to the weights, and ``weight * G`` to their lazy sums."""
-
-    def one(n: jax.Array, carry: tuple) -> tuple:
-        here, (params, sums, growth) = found.position(stream, n), carry
-        return add(params, sums, growth, here, stream.space, step, weight)
-
-    zero = jnp.zeros((), step.dtype)
-    first = jnp.zeros((), jnp.int32)
-    return lax.fori_loop(first, found.number, one, (params, sums, zero))
-
-
-def add(
-    params: Weights,
-    sums: linear.Sums | None,
-    growth: jax.Array,
-    here: mistakes.Position,
-    space: Space,
-    step: jax.Array,
-    weight: jax.Array,
-) -> tuple[Weights, linear.Sums | None, jax.Array]:
-    """Add the difference of one place to the weights, their sums and the conjugate."""
-    for name, entries in mistakes.entries(here, space, step.dtype).items():
-        total = None if sums is None else getattr(sums, name)
-        table, total, more = mistakes.add(
-            getattr(params, name), total, entries, step, weight
-        )
-        params = params._replace(**{name: table})
-        sums = None if sums is None else sums._replace(**{name: total})
-        growth = growth + more
-    return params, sums, growth
-
-
-def _check_space(space: Space) -> None:
-    if space.first_order:
-        raise checks.InputError(
-            "Wide rounds (`batch_size` above 1) of sp and mira need templates without "
-            "first-order features, and this one has them: take bol, or batch_size=1."
-        )
+def ended(state: Any, carry: tuple, here: packs.Round) -> Any:
+    """Return the state after a round with these weights, sums and growth of F*."""
+    params, sums, growth = carry
+    size = here.plan.size[here.number]
+    if state.pool is not None:  # a round that was not begun does not count
+        size = jnp.where(state.pool.is_full, 0, size)
+    return state._replace(
+        params=params,
+        sums=sums,
+        conjugate=state.conjugate + growth,
+        num_rounds=state.num_rounds + size,
+    )
 
 
 def _check_record(record: tuple[str, ...]) -> None:

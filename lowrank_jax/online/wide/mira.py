@@ -9,6 +9,7 @@ the margin of sentence i, and move by the change of :math:`\tau_i`. At most ten 
 over the mistaken sentences are made. For one sentence the program is PA-I.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -19,17 +20,17 @@ from lowrank_jax import checks
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.models import linear
 from lowrank_jax.models.linear import Sums
-from lowrank_jax.online import mistakes
+from lowrank_jax.online import entries, mistakes
 from lowrank_jax.online import wide as base
 from lowrank_jax.online.wide import linear as wide_linear
 from lowrank_jax.online.wide import share
-from lowrank_jax.streams import packs, sentences
+from lowrank_jax.streams import packs
 
-__all__ = ["NUM_SWEEPS", "mira_rounds"]
+__all__ = ["mira_rounds"]
 __dir__ = __all__.copy
 
-NUM_SWEEPS = 10
-TOLERANCE = 1e-5  # change of a tau, as a share of C, that ends the sweeps
+
+Place = Callable[[jax.Array], mistakes.Position]  # the n-th place that differs
 
 
 class _Batch(NamedTuple):
@@ -54,47 +55,30 @@ def mira_rounds(
         )
 
     def update(
-        state: Any,
-        buffers: share.Buffers,
-        stream: sentences.Stream,
-        plan: packs.Plan,
-        index: jax.Array,
-        shapes: packs.Layout,
-        axis: str | None,
-    ) -> tuple[Any, share.Buffers, base.Info]:
-        buffers, found = wide_linear.decode(
-            state.params, stream, plan, index, buffers, shapes, axis
-        )
-        is_mistake = found.num_wrong > 0
-        price = found.num_wrong if cost == "hamming" else is_mistake
-        batch = _constraints(stream, found, price.astype(dtype))
+        state: Any, buffers: wide_linear.Buffers, here: packs.Round
+    ) -> tuple[Any, wide_linear.Buffers, base.Info]:
+        state, buffers, found, space = wide_linear.decode(state, here, buffers)
+
+        def at(n: jax.Array) -> mistakes.Position:
+            return found.position(here.stream, n)
+
+        price = found.num_wrong if cost == "hamming" else found.num_wrong > 0
+        batch = _constraints(at, space, found, price.astype(dtype))
         largest = jnp.asarray(max_step_size, dtype)
-        params, tau, growth = _solve(state.params, stream, found, batch, largest)
+        params, tau, growth = _solve(state.params, at, space, batch, largest)
         sums = state.sums
         if sums is not None:
             weight = state.num_rounds.astype(dtype) * tau
-            sums = _each(sums, stream, found, weight)
-        state = state._replace(
-            params=params,
-            sums=sums,
-            conjugate=state.conjugate + growth,
-            num_rounds=state.num_rounds + plan.size[index],
-        )
-        loss = jax.nn.relu(batch.cost - found.margin)
-        info = base.Info(
-            loss=jnp.where(is_mistake, loss, 0),
-            is_mistake=is_mistake,
-            num_wrong=found.num_wrong,
-            margin=found.margin,
-            step_size=tau,
-        )
+            sums = _each(params, sums, at, space, found, weight)
+        info = share.info(found, tau, cost=batch.cost)
+        state = wide_linear.ended(state, (params, sums, growth), here)
         return state, buffers, info
 
     return wide_linear.rounds_of(update, dtype)
 
 
 def _constraints(
-    stream: sentences.Stream, found: share.Found, cost: jax.Array
+    at: Place, space: Space, found: share.Found, cost: jax.Array
 ) -> _Batch:
     size = cost.shape[0]
     place = jnp.arange(found.where.shape[0], dtype=jnp.int32)
@@ -107,11 +91,10 @@ def _constraints(
     number = is_mistake.sum(dtype=jnp.int32)
 
     def square(n: jax.Array, total: jax.Array) -> jax.Array:
-        here, i = found.position(stream, n), owner[n]
+        here, i = at(n), owner[n]
 
         def with_one(m: jax.Array, one: jax.Array) -> jax.Array:
-            other = found.position(stream, m)
-            return one + _inner(here, other, stream.space, cost.dtype)
+            return one + _inner(here, at(m), space, cost.dtype)
 
         zero = jnp.zeros((), cost.dtype)
         return total.at[i].add(lax.fori_loop(first[i], end[i], with_one, zero))
@@ -142,17 +125,19 @@ def _inner(
     total = jnp.zeros((), dtype)
     if space.zero_order:
         total = total + agree(one.labels, two.labels) * shared(space.zero_order)
+    each = space.num_labels + 1
+    pairs = [here.labels * each + here.previous for here in (one, two)]
     if space.has_transitions:
-        each = space.num_labels + 1
-        pairs = [here.labels * each + here.previous for here in (one, two)]
         total = total + agree(*pairs)
+    if space.first_order:
+        total = total + agree(*pairs) * shared(space.first_order)
     return total
 
 
 def _solve(
     params: linear.Params,
-    stream: sentences.Stream,
-    found: share.Found,
+    at: Place,
+    space: Space,
     batch: _Batch,
     largest: jax.Array,
 ) -> tuple[linear.Params, jax.Array, jax.Array]:
@@ -161,11 +146,10 @@ def _solve(
 
     def margin_of(i: jax.Array, params: linear.Params) -> jax.Array:
         def one(n: jax.Array, total: jax.Array) -> jax.Array:
-            here = found.position(stream, n)
-            for name, entries in mistakes.entries(here, stream.space, dtype).items():
-                at = getattr(params, name).at[entries.where]
-                held = at.get(mode="promise_in_bounds")
-                total = total + (held * entries.delta).sum()
+            here = at(n)
+            for name, own in mistakes.entries(here, space, dtype).items():
+                held = entries.read(getattr(params, name), own, space)
+                total = total + (held * own.delta).sum()
             return total
 
         return lax.fori_loop(batch.first[i], batch.end[i], one, jnp.zeros((), dtype))
@@ -181,38 +165,36 @@ def _solve(
 
         def add(n: jax.Array, carry: tuple) -> tuple:
             params, growth = carry
-            here = found.position(stream, n)
-            given = params, None, growth, here, stream.space, change, change
-            params, _, growth = wide_linear.add(*given)
-            return params, growth
+            given = at(n), space, change, change
+            carry = entries.add_all(params, None, growth, *given)
+            return carry[0], carry[2]
 
         end = jnp.where(change == 0, batch.first[i], batch.end[i])
         params, growth = lax.fori_loop(batch.first[i], end, add, (params, growth))
         moved = jnp.maximum(moved, jnp.abs(change))
         return params, tau.at[i].set(full), growth, moved
 
-    def goes_on(carry: tuple) -> jax.Array:
-        sweep, _, _, _, moved = carry
-        return (sweep < NUM_SWEEPS) & (moved > TOLERANCE * largest)
+    def sweep(carry: tuple) -> tuple[tuple, jax.Array]:
+        start = (*carry, jnp.zeros((), dtype))
+        *carry, moved = lax.fori_loop(zero, batch.number, step, start)
+        return tuple(carry), moved
 
-    def sweep(carry: tuple) -> tuple:
-        start = (*carry[1:4], jnp.zeros((), dtype))
-        return carry[0] + 1, *lax.fori_loop(zero, batch.number, step, start)
-
-    tau = jnp.zeros_like(batch.cost)
-    begin = zero, params, tau, jnp.zeros((), dtype), largest
-    return lax.while_loop(goes_on, sweep, begin)[1:4]
+    begin = params, jnp.zeros_like(batch.cost), jnp.zeros((), dtype)
+    return base.sweeps(sweep, begin, largest)
 
 
 def _each(
-    sums: Sums, stream: sentences.Stream, found: share.Found, weight: jax.Array
+    params: linear.Params,
+    sums: Sums,
+    at: Place,
+    space: Space,
+    found: share.Found,
+    weight: jax.Array,
 ) -> Sums:
     """Add each difference to the lazy sums, with the weight of its sentence."""
 
     def one(n: jax.Array, sums: Sums) -> Sums:
-        here = found.position(stream, n)
-        own = weight[found.owner[found.where[n]]]
-        zero = jnp.zeros((), weight.dtype)
-        return wide_linear.add(sums, None, zero, here, stream.space, own, own)[0]
+        given = at(n), space, weight[found.owner[found.where[n]]]
+        return entries.add_sums(params, sums, *given)
 
     return lax.fori_loop(jnp.zeros((), jnp.int32), found.number, one, sums)

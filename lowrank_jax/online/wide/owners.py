@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from lowrank_jax.online import entries
@@ -89,82 +90,75 @@ def _room(num_rows: int, own: Owner) -> int:
 def spread(state: State, num_devices: int) -> tuple[State, Any]:
     """Return a state whose dual has an axis of devices in front, and which leaves do.
 
-    Pages are given anew: to the rows in ascending order.
+    Pages are given anew: to the rows in ascending order. A function of the host.
     """
     is_owned = jax.tree.map(lambda _: False, state)
-    blocks, sums = state.blocks, state.sums
-    assert isinstance(blocks, entries.Blocks)
-    num_rows, num_pages = blocks.keys.shape[0], blocks.values.pages.shape[0]
+    blocks: Any = jax.tree.map(np.asarray, state.blocks)
+    sums: Any = state.sums
+    num_rows, num_pages = len(blocks.keys), len(blocks.values.pages)
     room = -(-num_rows // num_devices) + 1
+    own = [np.arange(d, num_rows - 1, num_devices) for d in range(num_devices)]
+    paged = [rows[blocks.keys[rows, 0] > 0] for rows in own]
+    number: Any = np.array([1 + len(rows) for rows in paged], np.int32)
     each = min(max(-(-num_pages * 5 // (4 * num_devices)), 2), room + 1)
     if num_pages > num_rows:
         each = room + 1  # a page for every row
-    own = jnp.arange(num_rows, dtype=jnp.int32)
-    device, local = own % num_devices, own // num_devices
-    is_row = own < num_rows - 1
-    local = jnp.where(is_row, local, room - 1)
-    has_page = (blocks.keys[:, 0] > 0) & is_row
-    at = device[:, None] == jnp.arange(num_devices, dtype=jnp.int32)[None]
-    number = jnp.cumsum(at & has_page[:, None], axis=0, dtype=jnp.int32)
-    page = jnp.where(has_page, number[own, device], 0)
-    most = int(number[-1].max()) + 1
+    most = int(number.max())
     each = max(each, 2 * most if most > each else each)
 
-    def slots(part: jax.Array) -> jax.Array:
-        fresh = jnp.zeros((num_devices, room, *part.shape[1:]), part.dtype)
-        return fresh.at[device, local].set(part)
+    def filled(size: int, part: Any, given: list[Any]) -> Any:
+        found = np.zeros((num_devices, size, part.shape[1]), part.dtype)
+        for device, rows in zip(found, given, strict=True):
+            device[: len(rows)] = rows
+        return found
 
-    def split(part: entries.Part) -> entries.Part:
-        fresh = jnp.zeros((num_devices, each, part.pages.shape[1]), part.pages.dtype)
-        pages = part.pages[jnp.where(has_page, blocks.keys[:, 0], 0)]
-        return entries.Part(slots(part.slots), fresh.at[device, page].set(pages))
+    def split(part: Any) -> entries.Part:
+        slots = filled(room, part.slots, [part.slots[rows] for rows in own])
+        pages = [part.pages[np.append(0, blocks.keys[rows, 0])] for rows in paged]
+        return entries.Part(slots, filled(each, part.pages, pages))
 
-    keys = blocks.keys.at[:, 0].set(page)
-    spread_blocks = entries.Blocks(slots(keys), split(blocks.values), number[-1] + 1)
-    owned = jax.tree.map(lambda _: True, spread_blocks)
-    state = state._replace(blocks=spread_blocks)
+    keys = blocks.keys.copy()
+    for rows in paged:
+        keys[rows, 0] = np.arange(1, 1 + len(rows))
+    keys = filled(room, keys, [keys[rows] for rows in own])
+    state = state._replace(blocks=entries.Blocks(keys, split(blocks.values), number))
+    owned = jax.tree.map(lambda _: True, state.blocks)
     is_owned = is_owned._replace(blocks=owned)
     if sums is not None and sums.blocks is not None:
-        total: Any = sums.blocks
-        state = state._replace(sums=sums._replace(blocks=split(total)))
+        part = split(jax.tree.map(np.asarray, sums.blocks))
+        state = state._replace(sums=sums._replace(blocks=part))
         is_owned = is_owned._replace(sums=is_owned.sums._replace(blocks=owned.values))
     return state, is_owned
 
 
 def gather(state: State) -> State:
-    """Return the state with one dual; the inverse of `spread` up to page numbers."""
-    blocks, sums = state.blocks, state.sums
-    assert isinstance(blocks, entries.Blocks)
-    num_devices, each = blocks.values.pages.shape[:2]
+    """Return the state with one dual; the inverse of `spread` up to page numbers.
+
+    A function of the host.
+    """
+    blocks: Any = state.blocks
+    sums: Any = state.sums
+    num_devices, each, _ = blocks.values.pages.shape
     num_rows = state.params.table.shape[0]
-    own = jnp.arange(num_rows, dtype=jnp.int32)
-    device, local = own % num_devices, own // num_devices
-    is_row = own < num_rows - 1
-    before = jnp.cumsum(blocks.num_pages - 1, dtype=jnp.int32) - (blocks.num_pages - 1)
+    own = np.arange(num_rows - 1)
+    in_use = blocks.num_pages - 1
+    before = np.cumsum(in_use) - in_use
 
-    def slots(part: jax.Array) -> jax.Array:
-        found = part[device, local]
-        return jnp.where(is_row[:, None], found, 0)
+    def slots(part: Any) -> Any:
+        found = part[own % num_devices, own // num_devices]
+        return np.concatenate([found, np.zeros_like(found[:1])])
 
-    num_pages = num_devices * (each - 1) + 1
-
-    def join(part: entries.Part) -> entries.Part:
-        place = jnp.arange(each, dtype=jnp.int32)[None]
-        to = jnp.where(place > 0, before[:, None] + place, 0)
-        in_use = (place > 0) & (place < blocks.num_pages[:, None])
-        to = jnp.where(in_use, to, num_pages)  # a free page is zero: drop it
-        fresh = jnp.zeros((num_pages, part.pages.shape[2]), part.pages.dtype)
-        flat = part.pages.reshape(-1, part.pages.shape[2])
-        return entries.Part(
-            slots(part.slots), fresh.at[to.ravel()].set(flat, mode="drop")
-        )
+    def join(part: Any) -> entries.Part:
+        pages: Any = np.zeros((num_devices * (each - 1) + 1, part.pages.shape[2]))
+        pages = pages.astype(part.pages.dtype)
+        for first, number, given in zip(before, in_use, part.pages, strict=True):
+            pages[1 + first : 1 + first + number] = given[1 : 1 + number]
+        return entries.Part(slots(part.slots), pages)
 
     keys = slots(blocks.keys)
-    page = keys[:, 0]
-    keys = keys.at[:, 0].set(jnp.where(page > 0, page + before[device], 0))
-    total = (blocks.num_pages - 1).sum(dtype=jnp.int32) + 1
+    keys[:-1, 0] += np.where(keys[:-1, 0] > 0, before[own % num_devices], 0)
+    total: Any = np.int32(1 + in_use.sum())
     state = state._replace(blocks=entries.Blocks(keys, join(blocks.values), total))
     if sums is not None and sums.blocks is not None:
-        own_sums: Any = sums.blocks
-        state = state._replace(sums=sums._replace(blocks=join(own_sums)))
+        state = state._replace(sums=sums._replace(blocks=join(sums.blocks)))
     return state

@@ -21,7 +21,7 @@ from lowrank_jax.online import mistakes
 from lowrank_jax.online import wide as base
 from lowrank_jax.streams import packs, sentences
 
-__all__ = ["Buffers", "Found", "buffers_for", "find", "layout", "plan", "trace"]
+__all__ = ["Buffers", "Found", "buffers_for", "find", "info", "rounds"]
 __dir__ = __all__.copy
 
 _TOKENS = 16  # scored at a time
@@ -48,30 +48,17 @@ class Found(NamedTuple):
     num_wrong: jax.Array  # (B,) int32
     margin: jax.Array  # (B,)  <W, dPhi_i>
     extra: jax.Array  # (D,) int32 number that each device has sent
+    rows: jax.Array | None = None  # (K + 1,) row of each feature; None: its id
 
     def position(self, stream: sentences.Stream, n: jax.Array) -> mistakes.Position:
         """Return the n-th place that differs."""
         i = self.where[n]
         token = self.token[i]
         values = None if stream.values is None else stream.values[token]
-        pair = self.labels[:, i], self.previous[:, i]
-        return mistakes.Position(stream.feature_ids[token], *pair, i, values)
-
-
-def layout(stream: sentences.Stream, batch_size: int, num_devices: int) -> packs.Layout:
-    """Return the shapes of the rounds."""
-    labels = stream.space.num_labels
-    token_bytes = 4 * (labels + 1) * bilinear.stride(labels)
-    lengths = np.asarray(stream.lengths)
-    return packs.layout(lengths, batch_size, num_devices, token_bytes)
-
-
-def plan(
-    stream: sentences.Stream, order: np.ndarray, sizes: np.ndarray, shapes: packs.Layout
-) -> packs.Plan:
-    """Return the plan of a pass."""
-    starts, lengths = np.asarray(stream.starts), np.asarray(stream.lengths)
-    return packs.plan(starts, lengths, order, sizes, shapes)
+        pair, ids = (self.labels[:, i], self.previous[:, i]), stream.feature_ids[token]
+        if self.rows is not None:
+            ids = self.rows.at[ids].get(mode="promise_in_bounds")
+        return mistakes.Position(ids, *pair, i, values)
 
 
 def buffers_for(
@@ -93,15 +80,11 @@ def buffers_for(
 def find(
     score: Callable[..., jax.Array],
     transitions: jax.Array | None,
-    stream: sentences.Stream,
-    plan: packs.Plan,
-    index: jax.Array,
+    here: packs.Round,
     buffers: Buffers,
-    shapes: packs.Layout,
     *,
     is_off: jax.Array | bool = False,
     extra: jax.Array | None = None,
-    axis: str | None = None,
 ) -> tuple[Buffers, Found]:
     """Decode a batch and find its differences.
 
@@ -109,23 +92,18 @@ def find(
       score: Function from ids (n, num_templates), and values if there are any, to
         scores (n, S + 1, W), or (n, W) beside `transitions`; see `packed.best_paths`.
       transitions: (S + 1, W) scores of pairs of labels, or None.
-      stream: Corpus.
-      plan: Plan of the pass; `token` to `lengths` are for this device.
-      index: () int32 round.
+      here: Round.
       buffers: Buffers of this device.
-      shapes: Layout. Static.
       is_off: True if the round is not to be done.
       extra: () int32 number that all devices are told.
-      axis: Axis of devices. Static.
     """
+    stream, plan, index, shapes, axis = here
     if stream.is_partial or stream.weights is not None:
         raise InputError(
             "Wide rounds are for data without unknown labels and weights of "
             "sentences; take rounds of one sentence."
         )
-    buffers = _decode(
-        score, transitions, stream, plan, index, buffers, shapes, jnp.asarray(is_off)
-    )
+    buffers = _decode(score, transitions, here, buffers, jnp.asarray(is_off))
     dtype, zero = buffers.gaps.dtype, jnp.zeros((), jnp.int32)
     sent = jnp.stack([buffers.labels.astype(dtype), buffers.gaps])
     number = zero if extra is None else extra
@@ -169,14 +147,12 @@ def find(
 def _decode(
     score: Callable[..., jax.Array],
     transitions: jax.Array | None,
-    stream: sentences.Stream,
-    plan: packs.Plan,
-    index: jax.Array,
+    here: packs.Round,
     buffers: Buffers,
-    shapes: packs.Layout,
     is_off: jax.Array,
 ) -> Buffers:
     """Return the buffers with labels and gaps of the share of this device."""
+    stream, plan, index, shapes, _ = here
     zero, num_labels = jnp.zeros((), jnp.int32), stream.space.num_labels
     first, lengths = plan.first[index], plan.lengths[index]
     lengths = jnp.where(is_off, zero, lengths)
@@ -201,8 +177,8 @@ def _decode(
 
         scores = lax.fori_loop(zero, num_steps, fill, buffers.scores)
         labels, best = packed.best_paths(
-            scores,
-            transitions,
+            None if transitions is None else scores,
+            scores if transitions is None else transitions,
             own,
             buffers.labels,
             at,
@@ -236,7 +212,72 @@ def _decode(
     return lax.fori_loop(zero, shapes.share // group, one, (zero, buffers))[1]
 
 
-def trace(stream: sentences.Stream, plan: packs.Plan, infos: base.Info) -> base.Info:
+def info(
+    found: Found,
+    step: jax.Array,
+    *,
+    cost: jax.Array | float = 1.0,
+    record: tuple[str, ...] = (),
+) -> base.Info:
+    """Return what a round has found, by sentence.
+
+    Args:
+      found: Differences.
+      step: Step size of the round, or of each sentence.
+      cost: Cost of a mistake, or of each sentence.
+      record: Names of what is recorded.
+    """
+    is_mistake = found.num_wrong > 0
+    return base.Info(
+        loss=jnp.where(is_mistake, jax.nn.relu(cost - found.margin), 0),
+        is_mistake=is_mistake,
+        num_wrong=found.num_wrong,
+        margin=found.margin,
+        step_size=step,
+        predicted=found.labels[1] if "predicted" in record else None,
+    )
+
+
+def rounds(
+    update: Callable[..., Any], buffers: Callable[..., Any], **more: Any
+) -> base.Wide:
+    """Return wide rounds of sentences.
+
+    Args:
+      update: As `Wide` has it.
+      buffers: As `Wide` has it.
+      **more: `spread` and `gather`, as `Wide` has them.
+    """
+
+    def layout(
+        stream: sentences.Stream, batch_size: int, num_devices: int
+    ) -> packs.Layout:
+        labels = stream.space.num_labels
+        token_bytes = 4 * (labels + 1) * bilinear.stride(labels)
+        lengths = np.asarray(stream.lengths)
+        return packs.layout(lengths, batch_size, num_devices, token_bytes)
+
+    def plan(
+        stream: sentences.Stream,
+        order: np.ndarray,
+        sizes: np.ndarray,
+        shapes: packs.Layout,
+    ) -> packs.Plan:
+        starts, lengths = np.asarray(stream.starts), np.asarray(stream.lengths)
+        return packs.plan(starts, lengths, order, sizes, shapes)
+
+    return base.Wide(
+        layout=layout,
+        plan=plan,
+        buffers=buffers,
+        update=update,
+        trace=_trace,
+        info_like=base.info_like,
+        **more,
+    )
+
+
+def _trace(stream: sentences.Stream, plan: packs.Plan, infos: base.Info) -> base.Info:
     """Return the `Info` of each sentence in the order of the pass, on the host.
 
     Args:

@@ -6,17 +6,18 @@ sort is needed, and the list is the same on all devices. New rows are given by r
 sums over the list (`online.touched` has the tables).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax.data.sequences import Space
+from lowrank_jax.online.touched import Pool
 from lowrank_jax.online.wide.share import Found
 from lowrank_jax.streams import packs
 
-__all__ = ["Buffers", "Listed", "buffers_for", "give_rows", "listed_of", "num_new"]
+__all__ = ["Buffers", "Listed", "buffers_for", "enter", "listed_of"]
 __dir__ = __all__.copy
 
 _POSITIONS = 32  # listed at a time
@@ -105,18 +106,42 @@ def _listed(
     return lax.fori_loop(jnp.zeros((), jnp.int32), num_steps, one, carry)
 
 
-def num_new(rows: jax.Array, touched: Listed) -> jax.Array:
-    """Return the number of listed features that have no row."""
+def enter(
+    pool: Pool, rows: Any, num_rows: int, blocks: Any, listed: Listed, found: Found
+) -> tuple[Pool, Listed, Found]:
+    """Give rows to the touched features, or begin no round; see `online.touched`.
 
-    def one(k: jax.Array, number: jax.Array) -> jax.Array:
-        is_new = _some(rows, touched, k)[1]
-        return number + is_new.sum(dtype=jnp.int32)
+    Args:
+      pool: Pool before the round.
+      rows: (K + 1,) index.
+      num_rows: Rows of the tables.
+      blocks: Blocks of this device.
+      listed: Features of the round.
+      found: Differences. `extra` is the number of pages in use, by device.
 
+    Returns:
+      The pool, the features, and the differences with the new index.
+    """
+    is_full, num_pages = pool.is_full, blocks.values.pages.shape[0]
+    if num_rows - 2 < rows.shape[0] - 1:  # else there is a row for every feature
+        is_full = is_full | (pool.num_rows + listed.number > num_rows - 1)
+    if num_pages <= blocks.keys.shape[0]:  # else there is a page for every row
+        is_full = is_full | (found.extra + listed.num_first > num_pages).any()
     zero = jnp.zeros((), jnp.int32)
-    return lax.fori_loop(zero, _num_steps(touched), one, zero)
+    listed = listed._replace(
+        num_first=jnp.where(is_full, zero, listed.num_first),
+        number=jnp.where(is_full, zero, listed.number),
+    )
+    rows, number = _give_rows(rows, pool.num_rows, listed)
+    found = found._replace(
+        number=jnp.where(is_full, zero, found.number),
+        num_wrong=jnp.where(is_full, zero, found.num_wrong),
+        rows=rows,
+    )
+    return Pool(number, is_full), listed, found
 
 
-def give_rows(
+def _give_rows(
     rows: jax.Array, num_rows: jax.Array, touched: Listed
 ) -> tuple[jax.Array, jax.Array]:
     """Give a row to each listed feature that has none.
@@ -132,24 +157,13 @@ def give_rows(
 
     def one(k: jax.Array, carry: tuple) -> tuple[jax.Array, jax.Array]:
         rows, number = carry
-        ids, is_new = _some(rows, touched, k)
+        ids = lax.dynamic_slice_in_dim(touched.features, k * _ROWS, _ROWS)
+        place = k * _ROWS + jnp.arange(_ROWS, dtype=jnp.int32)
+        ids = jnp.where(place < touched.number, ids, rows.shape[0] - 1)
+        is_new = rows.at[ids].get(mode="promise_in_bounds") == 0
         new = number - 1 + jnp.cumsum(is_new, dtype=jnp.int32)
         rows = rows.at[ids].add(jnp.where(is_new, new, 0), mode="promise_in_bounds")
         return rows, number + is_new.sum(dtype=jnp.int32)
 
-    zero = jnp.zeros((), jnp.int32)
-    return lax.fori_loop(zero, _num_steps(touched), one, (rows, num_rows))
-
-
-def _num_steps(touched: Listed) -> jax.Array:
-    return (touched.number + _ROWS - 1) // _ROWS
-
-
-def _some(
-    rows: jax.Array, touched: Listed, k: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """Return some listed features, and which of them have no row."""
-    ids = lax.dynamic_slice_in_dim(touched.features, k * _ROWS, _ROWS)
-    place = k * _ROWS + jnp.arange(_ROWS, dtype=jnp.int32)
-    ids = jnp.where(place < touched.number, ids, rows.shape[0] - 1)
-    return ids, rows.at[ids].get(mode="promise_in_bounds") == 0
+    zero, num_steps = jnp.zeros((), jnp.int32), (touched.number + _ROWS - 1) // _ROWS
+    return lax.fori_loop(zero, num_steps, one, (rows, num_rows))

@@ -14,14 +14,16 @@ import jax
 import numpy as np
 
 from lowrank_jax import loops, sharding, streams, wide
-from lowrank_jax.online import bol, mira, perceptron, touched
+from lowrank_jax.data.made.lists import reranking_task
+from lowrank_jax.models.tensor import Shape
+from lowrank_jax.online import bol, mira, perceptron, rerank, tensor_mira, touched
 from tests.online.tasks import random_task
 
 SEED, BATCH = 3, 8  # a key would start JAX before its processes know each other
 
 
 def task(module):
-    orders = ("01", "01", "0") if module is bol else ("0", "0")
+    orders = ("0", "0") if module is mira else ("01", "01", "0")
     return random_task(
         orders, has_transitions=True, num_sentences=40, num_labels=4, shared=True
     )
@@ -41,6 +43,19 @@ def trained(module, mesh):
     params = touched.by_feature(module.final_params(state))
     dual = bol.theta(state) if module is bol else state.params
     return jax.tree.map(np.asarray, (trace, params, dual))
+
+
+def chosen(module, mesh):
+    """Return the trace and the state after a pass over candidate lists."""
+    lists = reranking_task(
+        30, 1, seed=1, sizes=(3, 4), num_active=(2, 5), num_shared=3
+    )[0]
+    stream, settings = streams.lists.stream(lists), {}
+    if module is tensor_mira:
+        settings = {"shape": Shape((3, 4), 2), "step": "bcd", "start": "positive"}
+    given = {"key": jax.random.key(SEED), "num_passes": 1, "batch_size": BATCH}
+    learner = module.learner(averaging="average", **settings)
+    return loops.train(learner, stream, mesh=mesh, **given)
 
 
 def same_bits(one, other):
@@ -79,6 +94,12 @@ def resumed(num_devices):
 
 def main():
     found = {}
+    for module in (rerank, tensor_mira):
+        name = module.__name__.rpartition(".")[2]
+        alone = chosen(module, None)
+        for number in (2, 4):
+            claim = f"{name} on {number} devices has the bits of one device"
+            found[claim] = same_bits(alone, chosen(module, sharding.mesh(number)))
     for module, numbers in ((perceptron, (2,)), (mira, (2,)), (bol, (2, 4))):
         name = module.__name__.rpartition(".")[2]
         alone = trained(module, None)

@@ -7,19 +7,23 @@ import pytest
 
 from lowrank_jax import loops
 from lowrank_jax.checks import InputError
-from lowrank_jax.online import mira
+from lowrank_jax.online import mira, touched
 from tests.online.tasks import random_task
 from tests.online.wide import twins
 from tests.online.wide.test_perceptron import KEY, orders_of
 
 
 @pytest.mark.parametrize(
-    ("cost", "largest", "has_transitions"),
-    [("hamming", 0.1, True), ("one", 1.0, False)],
+    ("cost", "largest", "orders"),
+    [("hamming", 0.1, "0 0"), ("one", 1.0, "0 0"), ("hamming", 0.0625, "01 1")],
 )
-def test_wide_rounds_equal_plain_loops(cost, largest, has_transitions):
-    task = random_task(("0", "0"), has_transitions=has_transitions, shared=True)
-    learner = mira.learner(max_step_size=largest, cost=cost, dtype=jnp.float64)
+def test_wide_rounds_equal_plain_loops(cost, largest, orders):
+    has_transitions = cost == "hamming"
+    task = random_task(orders.split(), has_transitions=has_transitions, shared=True)
+    learner = mira.learner(
+        max_step_size=largest, cost=cost, capacity=mira.Capacity(5, 3, 2),
+        dtype=jnp.float64,
+    )  # fmt: skip
     given = {"key": KEY, "num_passes": 3, "batch_size": 6}
     state, trace = loops.train(learner, task, **given)
     last, mean, rows = twins.mira(
@@ -30,9 +34,12 @@ def test_wide_rounds_equal_plain_loops(cost, largest, has_transitions):
     np.testing.assert_allclose(trace.margin, margin, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(trace.step_size, tau, rtol=1e-9, atol=1e-10)
     assert ((tau > 0) & (tau < largest)).any()
-    np.testing.assert_allclose(state.params.zero[:-1], last.zero, atol=1e-10)
-    found = mira.final_params(state)
-    np.testing.assert_allclose(found.zero[:-1], mean.zero, atol=1e-10)
+    held = touched.by_feature(state.params)
+    found = touched.by_feature(mira.final_params(state))
+    for name in ("zero", "first") if "1" in orders else ("zero",):
+        for own, twin in ((held, last), (found, mean)):
+            own, twin = getattr(own, name)[:-1], getattr(twin, name)
+            np.testing.assert_allclose(own, twin, atol=1e-10)
     squares = sum((part**2).sum() for part in last) / 2
     np.testing.assert_allclose(state.conjugate, squares, rtol=1e-9)
 

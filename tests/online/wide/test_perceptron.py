@@ -7,7 +7,7 @@ import pytest
 
 from lowrank_jax import loops, streams
 from lowrank_jax.checks import InputError
-from lowrank_jax.online import perceptron
+from lowrank_jax.online import perceptron, touched
 from tests.online.tasks import random_task
 from tests.online.wide import twins
 
@@ -20,12 +20,14 @@ def orders_of(sequences, num_passes):
 
 
 @pytest.mark.parametrize(
-    ("batch_size", "has_transitions"), [(5, True), ("2,9", True), (14, False)]
+    ("batch_size", "orders", "has_transitions"),
+    [(5, "0 0", True), ("2,9", "0 0", True), (14, "0 0", False), (5, "01 1", True)],
 )
-def test_wide_rounds_equal_plain_loops(batch_size, has_transitions):
+def test_wide_rounds_equal_plain_loops(batch_size, orders, has_transitions):
     """BOL-B2 with eta = C m^-1/2, the ramp, and averages over sentences."""
-    task = random_task(("0", "0"), has_transitions=has_transitions, shared=True)
-    learner = perceptron.learner(step_size=0.5, dtype=jnp.float64)
+    task = random_task(orders.split(), has_transitions=has_transitions, shared=True)
+    room = perceptron.Capacity(5, 3, 2)  # first-order tables grow
+    learner = perceptron.learner(step_size=0.5, capacity=room, dtype=jnp.float64)
     state, trace = loops.train(
         learner, task, key=KEY, num_passes=3, batch_size=batch_size
     )
@@ -38,8 +40,12 @@ def test_wide_rounds_equal_plain_loops(batch_size, has_transitions):
     np.testing.assert_allclose(trace.margin, margin, rtol=1e-10, atol=1e-12)
     moved = wrong > 0
     np.testing.assert_array_equal(trace.step_size[moved], eta[moved])
-    found = perceptron.final_params(state)
-    np.testing.assert_allclose(state.params.zero[:-1], last.zero, rtol=1e-10)
+    found = touched.by_feature(perceptron.final_params(state))
+    held = touched.by_feature(state.params)
+    np.testing.assert_allclose(held.zero[:-1], last.zero, rtol=1e-10)
+    if "1" in orders:
+        np.testing.assert_allclose(held.first[:-1], last.first, rtol=1e-10)
+        np.testing.assert_allclose(found.first[:-1], mean.first, atol=1e-12)
     np.testing.assert_allclose(found.zero[:-1], mean.zero, rtol=1e-10, atol=1e-12)
     if has_transitions:
         np.testing.assert_allclose(
