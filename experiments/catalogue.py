@@ -28,6 +28,7 @@ NAMES = (
     "smm-operators",
     "tm-table1",
     "tm-tags",
+    "tm-defaults",
     "tm-fig3",
     "tm-fig4",
     "bench-sequence",

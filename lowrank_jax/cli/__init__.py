@@ -14,11 +14,10 @@ import argparse
 import importlib
 import os
 import sys
-import traceback
 from typing import Any, NoReturn
 
 from lowrank_jax import __version__
-from lowrank_jax.checks import ABSENT, InputError
+from lowrank_jax.checks import InputError
 from lowrank_jax.cli import programs
 
 __all__ = ["COMMANDS", "main"]
@@ -70,9 +69,11 @@ def main(argv: list[str] | None = None) -> int:
     try:
         arguments, unknown = _parser(argv).parse_known_args(argv)
         if unknown:
-            _Parser(prog=f"lowrank-jax {arguments.command}").error(
-                f"unrecognized arguments: {' '.join(unknown)}"
-            )
+            told = f"unrecognized arguments: {' '.join(unknown)}"
+            name = unknown[0].lstrip("-").partition("=")[0].replace("-", "_")
+            if _is_setting(name, getattr(arguments, "learner", None)):
+                told += f"; give the setting as --set {name}=VALUE"
+            _Parser(prog=f"lowrank-jax {arguments.command}").error(told)
         if not arguments.no_cache:
             programs.keep_programs(arguments.command)
         status = arguments.run(arguments)
@@ -95,12 +96,12 @@ def main(argv: list[str] | None = None) -> int:
         told = InputError(f"{place}{reason}; make room or name another place.")
         print(f"lowrank-jax: {told}", file=sys.stderr)
         return 2
-    except (RuntimeError, AssertionError) as error:
-        places = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
-        is_device = any(place.endswith("xla_bridge.py") for place in places)
-        if not is_device or "JAX_PLATFORMS" not in os.environ:
+    except (RuntimeError, AssertionError):
+        from lowrank_jax.verify.workers import absent_device
+
+        absent = absent_device()
+        if absent is None:
             raise
-        absent = InputError(ABSENT.format(os.environ["JAX_PLATFORMS"]))
         print(f"lowrank-jax: {absent}", file=sys.stderr)
         return 2
     except MemoryError as error:
@@ -142,6 +143,14 @@ def _parser(argv: list[str]) -> argparse.ArgumentParser:
     for name in (called,) if called in COMMANDS else COMMANDS:
         importlib.import_module(f"lowrank_jax.cli.commands.{name}").add_parser(commands)
     return parser
+
+
+def _is_setting(name: str, learner: str | None) -> bool:
+    """Tell whether a learner has a setting of this name."""
+    from lowrank_jax.estimators import learners
+
+    spec = {**learners.LEARNERS, **learners.RERANKERS}.get(learner or "")
+    return spec is not None and name in learners.options_of(spec)
 
 
 def _forget_output() -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "ranking_of",
     "remap",
     "run_starts",
+    "spread",
     "take",
 ]
 __dir__ = __all__.copy
@@ -292,6 +293,24 @@ def drop_shared(lists: Lists) -> Lists:
         values=values.astype(np.asarray(lists.values).dtype),
         candidate_offsets=np.concatenate([[0], np.cumsum(counts)]).astype(np.int32),
     )
+
+
+def spread(lists: Lists) -> float:
+    """Return the mean squared distance of candidates from the mean of their list.
+
+    Distances are between feature vectors, so what all candidates of a list share does
+    not count. Each candidate must have a feature once, as `drop_shared` returns it.
+    """
+    sizes = np.diff(lists.list_offsets)
+    owner = np.repeat(np.arange(lists.num_lists), sizes)
+    owner = np.repeat(owner, np.diff(lists.candidate_offsets))
+    values = np.asarray(lists.values, np.float64)
+    keys = owner * (lists.num_features + 1) + lists.feature_ids
+    cells, place = np.unique(keys, return_inverse=True)
+    sums = np.bincount(place, values, len(cells))
+    of_means = sums**2 / sizes[cells // (lists.num_features + 1)]
+    total = (values**2).sum() - of_means.sum()
+    return float(total) / max(lists.num_candidates, 1)
 
 
 def _runs(offsets: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

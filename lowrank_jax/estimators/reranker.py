@@ -15,7 +15,7 @@ from jax import lax
 from lowrank_jax import checks, loops, metrics, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.list_files import lists_from
-from lowrank_jax.data.lists import Lists, drop_shared, remap
+from lowrank_jax.data.lists import Lists, drop_shared, remap, spread
 from lowrank_jax.estimators import learners, training
 from lowrank_jax.estimators.base import Estimator
 from lowrank_jax.features import mapping as mappings
@@ -78,7 +78,7 @@ class Reranker(Estimator):
 
         Args:
           learner: ``"mira"``, ``"tm"`` (Tensor-MIRA) or ``"perceptron"``. On held-out
-            lists of the shipped task the tensor is not better than MIRA (tm-table1).
+            lists of the shipped tasks the tensor is not better than MIRA (tm-defaults).
           num_passes: Number of passes over the lists. None takes 5.
           seed: Seed of the order of lists and of a random start.
           batch_size: Lists per update, or ``"8,16,64"`` by pass (`online.wide.lists`).
@@ -159,13 +159,13 @@ class Reranker(Estimator):
             X, names = lists_from(X, training=y is None)
         lists = _with_quality(X, y)
         lists = dataclasses.replace(lists, quality=_scaled(lists.quality))
-        learner, plain, shape = self._learner(lists.num_features)
+        short = drop_shared(lists)  # rankings and updates stay as they are
+        learner, plain, shape = self._learner(lists.num_features, spread(short))
         learners.check_wide(self, learner)
         about = {"learner": self.learner, "settings": plain, "seed": self.seed}
         about |= {} if self.batch_size == 1 else {"batch_size": self.batch_size}
         module = learners.module_of(self._spec)
         with jax.enable_x64(plain["dtype"] == "float64"):
-            short = drop_shared(lists)  # rankings and updates stay as they are
             place = None
             if shape is not None:
                 place = _place_features(short, shape, plain["mapping"], self.seed)
@@ -327,18 +327,21 @@ class Reranker(Estimator):
         return learners.spec_of(self.learner, learners.RERANKERS)
 
     def _learner(
-        self, num_features: int
+        self, num_features: int, spread: float = 1.0
     ) -> tuple[Any, dict[str, Any], tensor.Shape | None]:
         """Return the learner, all its settings ready for JSON, and the tensor's shape.
 
         Args:
           num_features: V.
+          spread: Scale of the features, from `data.lists.spread`.
         """
         options = learners.options_of(self._spec)
         every = learners.complete(self.learner, options, self.hyperparameters)
         if every.get("start") == "auto":  # equal components would stay equal (DR-T3)
             is_one = every["num_components"] == 1
             every["start"] = "constant" if is_one else "positive"
+        if every["max_step_size"] is None:
+            every["max_step_size"] = learners.STEP / (spread or 1.0)
         plain = learners.to_json(every)
         module = learners.module_of(self._spec)
         if self._spec.model != "tensor":

@@ -15,9 +15,8 @@ entry of a token             attribute
 ===========================  =====================================================
 
 These are the names and values of python-crfsuite. If every value is 0 or 1,
-`Sequences.values` is None and the kernels without values run. Each distinct entry is
-looked at once; every other step is a call of C code over all entries. A number other
-than 0 and 1 is looked at each time that it occurs.
+`Sequences.values` is None and the kernels without values run. Each distinct text is
+looked at once; every other step is a call of C code over all entries.
 
 A row of `Sequences.feature_ids` has as many columns as the longest bag. Shorter bags
 are filled up with K, which is no feature.
@@ -40,6 +39,8 @@ from lowrank_jax.features.encoder import check_training, label_ids, label_names
 __all__ = ["AttributeEncoder", "check_kind"]
 __dir__ = __all__.copy
 
+_NUMBERS = frozenset((float, int))
+_LIMIT = 1e30  # of the size of a value
 _CHUNK = 50_000  # tokens whose entries are laid out at once; bounds the memory
 _ORDERS = {"template": "0", "zero": "0", "first": "1", "both": "01"}
 _BITS = {"0": 1, "1": 2, "01": 3}
@@ -240,6 +241,19 @@ class _Ids(dict[Any, int]):
         self.numbers.append((found, value))
         return -1 - len(self.numbers)
 
+    def take(self, found: np.ndarray) -> np.ndarray | None:
+        """Put the ids of numbers in their places; return the values of a chunk."""
+        if not self.numbers:
+            return None
+        values = np.ones(len(found), np.float32)
+        is_number = found < -1
+        which = -2 - found[is_number]
+        mine, amount = zip(*self.numbers, strict=True)
+        found[is_number] = np.array(mine, np.int32)[which]
+        values[is_number] = np.array(amount, np.float32)[which]
+        self.numbers.clear()
+        return values
+
 
 def _attribute(entry: Any) -> tuple[str | None, float]:
     """Return attribute and value of an entry, a text or a pair (name, value)."""
@@ -250,8 +264,8 @@ def _attribute(entry: Any) -> tuple[str | None, float]:
         if isinstance(value, str):
             return f"{name}:{value}", 1.0
         if isinstance(value, bool | int | float | np.number | np.bool_):
-            number = float(value)
-            if not abs(number) < 1e30:
+            number = float(value) if abs(value) < _LIMIT else np.inf
+            if number == np.inf:
                 raise checks.InputError(
                     f"`X` has the feature {name!r} with the value {value!r}; give a "
                     "finite number below 1e30, or leave the feature out."
@@ -276,44 +290,72 @@ def _look_up(
     (column,) = corpus.columns
     for begin in range(0, len(column), _CHUNK):
         tokens = column[begin : begin + _CHUNK].tolist()
-        if not all(isinstance(token, dict) for token in tokens):
-            tokens = [_flat(token) for token in tokens]
-        found = _chunk(tokens, ids)
-        if found is None:  # a value that is a list, a set or a dict
-            found = _chunk([_flat(token) for token in tokens], ids)
-        assert found is not None
-        values.append(np.ones(len(found[0]), np.float32))
-        if ids.numbers:
-            has_values = True
-            is_number = found[0] < -1
-            which = -2 - found[0][is_number]
-            mine, amount = zip(*ids.numbers, strict=True)
-            found[0][is_number] = np.array(mine, np.int32)[which]
-            values[-1][is_number] = np.array(amount, np.float32)[which]
-            ids.numbers.clear()
+        found = None
+        if all(isinstance(token, dict) for token in tokens):
+            found = _dicts(tokens, ids)
+        if found is None:  # no dicts, or a value that is a list, a set or a dict
+            found = _lists([_flat(token) for token in tokens], ids)
         every.append(found[0])
         counts.append(found[1])
+        values.append(np.ones(len(found[0]), np.float32))
+        if found[2] is not None:
+            has_values, values[-1] = True, found[2]
     together = np.concatenate(values) if has_values else None
     return np.concatenate(every), np.concatenate(counts), together
 
 
-def _chunk(tokens: list[Any], ids: _Ids) -> tuple[np.ndarray, np.ndarray] | None:
-    """Look up the entries of some tokens; None if a value of a dict is not hashable."""
+#: Ids of the entries of some tokens, number of entries at each token, values.
+_Found = tuple[np.ndarray, np.ndarray, np.ndarray | None]
+
+
+def _dicts(tokens: list[Any], ids: _Ids) -> _Found | None:
+    """Look up the entries of dicts; None if a value is not hashable.
+
+    All numbers of the chunk are looked up together, by their names.
+    """
     counts = np.fromiter(map(len, tokens), np.int64, len(tokens))
-    entries: Iterable[Any] = itertools.chain.from_iterable(tokens)
-    if isinstance(tokens[0], dict):
-        values = itertools.chain.from_iterable(map(dict.values, tokens))
-        entries = zip(entries, values, strict=True)
+    names = list(itertools.chain.from_iterable(tokens))
+    given = list(itertools.chain.from_iterable(map(dict.values, tokens)))
+    is_number = np.fromiter(map(_NUMBERS.__contains__, map(type, given)), bool)
+    others: Iterable[Any] = zip(names, given, strict=True)
+    if is_number.any():
+        others = itertools.compress(others, ~is_number)
+    found = np.full(len(names), -1, np.int32)
+    try:
+        found[~is_number] = np.fromiter(map(ids.__getitem__, others), np.int32)
+    except TypeError:
+        ids.numbers.clear()
+        return None
+    values = ids.take(found)
+    place = np.flatnonzero(is_number)
+    try:
+        amounts = np.array(list(itertools.compress(given, is_number)), float)
+    except OverflowError:  # a whole number beyond every float
+        amounts = np.full(len(place), np.inf)
+    place, amounts = place[amounts != 0], amounts[amounts != 0]
+    texts = list(map(names.__getitem__, place.tolist()))
+    if not (np.abs(amounts) < _LIMIT).all() or set(map(type, texts)) - {str}:
+        for i in place.tolist():
+            _attribute((names[i], given[i]))  # the wrong one raises
+    found[place] = np.fromiter(map(ids.__getitem__, texts), np.int32, len(place))
+    if values is None and (amounts == 1).all():
+        return found, counts, None
+    values = np.ones(len(names), np.float32) if values is None else values
+    values[place] = amounts
+    return found, counts, values
+
+
+def _lists(tokens: list[list[Any]], ids: _Ids) -> _Found:
+    """Look up the entries of lists of texts and of pairs (name, value)."""
+    counts = np.fromiter(map(len, tokens), np.int64, len(tokens))
+    entries = itertools.chain.from_iterable(tokens)
     try:
         found = np.fromiter(map(ids.__getitem__, entries), np.int32, counts.sum())
     except TypeError:
-        if isinstance(tokens[0], dict):
-            ids.numbers.clear()
-            return None
         raise checks.InputError(
             "`X` has a list of features whose entries are not all strings."
         ) from None
-    return found, counts
+    return found, counts, ids.take(found)
 
 
 def _flat(token: Any) -> list[Any]:

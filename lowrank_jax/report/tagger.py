@@ -24,14 +24,30 @@ def tagger_page(about: dict[str, Any], reasons: "Sequence[Reason]" = ()) -> str:
       about: What ``lowrank-jax show --json`` prints.
       reasons: Reasons for the labels of a sentence, from `Tagger.explain`.
     """
-    facts = [[name.replace("_", " "), f"{about[name]}"] for name in about["facts"]]
-    body = [page.table(["of the model", ""], facts)]
+    facts = [
+        [name.removeprefix("num_"), f"{v:,}" if isinstance(v, int) else f"{v}"]
+        for name, v in ((name, about[name]) for name in about["facts"])
+    ]
+    body = [page.table(["folder", about["folder"]], facts)]
     if reasons:
         body += ["<h2>Why these labels</h2>", _reasons(reasons)]
+    if "factors" in about:
+        body.append(f"<h2>Factors of {html.escape(about['feature'])}</h2>")
+        for factors in about["factors"]:
+            for name, factor in factors.items():
+                pairs = sorted(factor.items(), key=lambda pair: -abs(pair[1]))
+                body.append(
+                    _bars(
+                        [p for p in pairs[:20] if p[1]], f"Factor of the {name} label."
+                    )
+                )
     body += ["<h2>Transitions</h2>", _transitions(about["transitions"])]
     body.append("<h2>Strongest features</h2>")
     for label, found in about["top_features"].items():
-        body += [f"<h3>{html.escape(label)}</h3>", _bars(found, label)]
+        body += [
+            f"<h3>{html.escape(label)}</h3>",
+            _bars(found, f"Strongest features of {label}."),
+        ]
     return page.page(f"Tagger {about['folder']}", body)
 
 
@@ -58,12 +74,14 @@ def _transitions(found: dict[str, dict[str, float]]) -> str:
         axes.grid(False)
         figure.colorbar(image, shrink=0.6)
 
-    caption = "Weight of each pair of labels. Blue is in favour, red is against."
+    caption = (
+        "Weight of each pair of labels. Blue is in favour of the pair, red is against."
+    )
     height = 1.6 + 0.19 * len(previous)
     return page.picture(draw, caption, height, width=2.2 + 0.22 * len(current))
 
 
-def _bars(found: Sequence[tuple[str, float]], label: str) -> str:
+def _bars(found: Sequence[tuple[str, float]], caption: str) -> str:
     if not found:
         return "<p>No features.</p>"
     names = [name if len(name) <= 32 else name[:31] + "\u2026" for name, _ in found]
@@ -78,8 +96,7 @@ def _bars(found: Sequence[tuple[str, float]], label: str) -> str:
         axes.invert_yaxis()
         axes.set_xlabel("weight")
 
-    caption = f"Strongest features of {html.escape(label)}."
-    return page.picture(draw, caption, 0.8 + 0.22 * len(values), width=5.0)
+    return page.picture(draw, html.escape(caption), 0.8 + 0.22 * len(values), width=5.0)
 
 
 def _reasons(reasons: "Sequence[Reason]") -> str:

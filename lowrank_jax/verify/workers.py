@@ -110,18 +110,25 @@ def _next(found: Any, workers: list[Any]) -> Result | InputError | None:
     )
 
 
+def absent_device() -> InputError | None:
+    """Return the error to show if the device of ``JAX_PLATFORMS`` is not there."""
+    import jax
+
+    if "JAX_PLATFORMS" in os.environ:
+        try:
+            jax.devices()
+        except (RuntimeError, AssertionError):
+            return InputError(ABSENT.format(os.environ["JAX_PLATFORMS"]))
+    return None
+
+
 def _work(parts: Any, found: Any, effort: Effort, only: frozenset[str]) -> None:
     # A process for each core: none needs threads of its own. Two singular value
     # decompositions of batches side by side can also wait for each other for ever
     # where XLA has two threads. Read when the first array is made, later than here.
     os.environ.setdefault("PJRT_NPROC", "1")
-    if "JAX_PLATFORMS" in os.environ:
-        import jax
-
-        try:
-            jax.devices()
-        except (RuntimeError, AssertionError):
-            return found.put(InputError(ABSENT.format(os.environ["JAX_PLATFORMS"])))
+    if absent := absent_device():
+        return found.put(absent)
     while (names := parts.get()) is not None:
         for statement in catalogue.part(names):
             if statement.id in only:

@@ -1,6 +1,7 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import lowrank_jax
@@ -107,15 +108,20 @@ def test_an_unknown_option_points_to_the_help_of_its_command(cli):
     assert done.status == 2
     expected = "train: unrecognized arguments: --foo; see lowrank-jax train --help."
     assert done.err == f"lowrank-jax {expected}\n"
+    done = cli("train", "bol", "--train", "x", "--model", "y", "--rank", "2")
+    assert "--rank 2; give the setting as --set rank=VALUE; see" in done.err
 
 
 def test_a_device_that_is_not_there_is_one_sentence(process, tmp_path, monkeypatch):
     (tmp_path / "t.txt").write_text("the DT B-NP\ncat NN I-NP\n\n")
     monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    np.savez(tmp_path / "x.npz", x=np.eye(3)[None].repeat(4, 0), y=[0, 1, 0, 1])
+    fit = process("fit", tmp_path / "x.npz", "--model", tmp_path / "m")
     given = ("--train", tmp_path / "t.txt", "--model", tmp_path / "m")
     done = process("train", "sp", *given)
-    assert done.status == 2 and "Traceback" not in done.err
-    assert "JAX_PLATFORMS=cuda asks for a device that JAX does not find" in done.err
+    for found in (fit, done):
+        assert found.status == 2 and "Traceback" not in found.err
+        assert "JAX_PLATFORMS=cuda asks for a device that JAX does" in found.err
     told = process("verify", "--quick")  # the processes that it starts find none
     assert told.status == 2 and told.err == done.err.splitlines(True)[-1]
 

@@ -106,6 +106,14 @@ def test_drop_shared_keeps_all_differences(monkeypatch):
     assert empty.num_lists == empty.num_entries == 0
 
 
+def test_spread_is_the_mean_squared_distance_from_the_mean():
+    lists, _ = task()
+    parts = np.split(dense(lists), lists.list_offsets[1:-1])
+    total = sum(((part - part.mean(axis=0)) ** 2).sum() for part in parts)
+    found = data.spread(data.drop_shared(lists))
+    np.testing.assert_allclose(found, total / lists.num_candidates, rtol=1e-6)
+
+
 @pytest.mark.parametrize("width", [16, 3])
 def test_scores_on_the_device_equal_the_dense_product(width):
     lists, _ = task()

@@ -110,3 +110,11 @@ def test_the_command_shows_text_json_and_a_page(fitted, capsys):
         "http://www.w3.org", ""
     )
     assert main(["show", str(place)]) == 2
+    if tagger.model == "bilinear":
+        name = next(iter(found["top_features"].values()))[0][0]
+        given = ["--feature", name, "--html", str(page), "--json", str(out)]
+        capsys.readouterr()
+        assert main(["show", str(model), *given]) == 0
+        assert json.loads(out.read_text())["factors"] == tagger.factors(name)
+        assert "previous label: " in capsys.readouterr().out
+        assert "Factor of the previous label." in page.read_text()

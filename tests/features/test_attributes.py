@@ -75,6 +75,27 @@ def test_many_random_tokens_agree_with_a_plain_loop(seed):
     assert falling == sorted(falling, reverse=True)
 
 
+@pytest.mark.parametrize("rest", [{}, {"list": ["a", "b"]}, {"sign": np.float32(2)}])
+def test_numbers_keep_their_places_beside_texts(rest):
+    tokens = [
+        {"n": 0.5, "w": "a", "none": 0, **rest, "one": 1, "yes": True},
+        {"m": -3, "w": "b", "n": 2, "no": False},
+        {},
+    ]
+    encoder, found = AttributeEncoder.fit_transform(corpus_of([tokens], [["x"] * 3]))
+    more = {"list:a": 1, "list:b": 1} if "list" in rest else dict.fromkeys(rest, 2)
+    first = {"n": 0.5, "w:a": 1, **more, "one": 1, "yes": 1}
+    every = first, {"m": -3, "w:b": 1, "n": 2}, {}
+    rows = zip(found.feature_ids, found.values, every, strict=True)
+    for row, amounts, expected in rows:
+        kept = row < encoder.num_features
+        names = encoder.feature_names(row[kept].tolist())
+        assert list(zip(names, amounts[kept].tolist(), strict=True)) == list(
+            expected.items()
+        )
+    assert encoder.num_features == 6 + len(more)
+
+
 def test_unknown_attributes_are_no_feature_and_long_bags_fit():
     corpus = corpus_of([[["a"], ["b"]]], [["x", "y"]])
     encoder, _ = AttributeEncoder.fit_transform(corpus)
@@ -99,6 +120,9 @@ def test_a_saved_encoder_gives_the_same_ids():
     [
         ({"size": None}, r"\('size', None\)"),
         ({3: "x"}, r"\(3, 'x'\)"),
+        ({3: 0.5}, r"\(3, 0.5\)"),
+        ({"a": 1, "b": float("nan")}, "'b' with the value nan; give a finite number"),
+        ({"a": 10**400}, "'a' with the value 1000"),
         (["a", 3], "the feature 3;"),
         (["a", ["b"]], "not all strings"),
     ],

@@ -17,11 +17,13 @@ _EPILOG = """\
 The weights of a feature are its weights on the label. If a model has weights on pairs
 of labels only, the mean over the previous label is shown. A contribution is what a
 feature adds to the score of the label minus what it adds to the score of the rival.
+U12:NNP is line U12 of the template with the value NNP.
 
 examples:
   lowrank-jax show chunker
   lowrank-jax show chunker --top 20 --json chunker.json --html chunker.html
   lowrank-jax show chunker --explain sentence.txt
+  lowrank-jax show bol-model --feature U12:NNP
 """
 
 
@@ -47,6 +49,12 @@ def add_parser(commands: Any) -> None:
         metavar="FILE",
         help="columns of a sentence, as for tag: say why its tokens get their labels; "
         "only the first sentence is read",
+    )
+    add(
+        "--feature",
+        metavar="NAME",
+        help="show the two factors of a feature of bol or bcd: the weight of a pair of "
+        "labels is the factor of the label times the factor of the label before it",
     )
     add("--html", metavar="FILE", help="write a page with pictures")
     add("--json", metavar="FILE", help="write the results there; - prints them")
@@ -79,6 +87,9 @@ def run(arguments: argparse.Namespace) -> int:
         "transitions": tagger.transitions(),
         "top_features": tagger.top_features(arguments.top),
     }
+    if arguments.feature is not None:
+        about["feature"] = arguments.feature
+        about["factors"] = tagger.factors(arguments.feature)
     place = output.summary_to(arguments.json)
     for line in _lines(about, reasons):
         print(line, file=place)
@@ -103,7 +114,13 @@ def _lines(about: dict[str, Any], reasons: list[Any]) -> Iterator[str]:
             f"{token}: {reason.label}, by {reason.margin:.3g} over {reason.rival}: "
             + ", ".join(parts)
         )
-    if reasons:
+    for number, factors in enumerate(about.get("factors", ()), 1):
+        yield f"{about['feature']}, component {number}"
+        for name, factor in factors.items():
+            parts = sorted(factor.items(), key=lambda pair: -abs(pair[1]))
+            shown = ", ".join(f"{label} {value:+.3g}" for label, value in parts[:10])
+            yield f"  {name} label: {shown}"
+    if reasons or "factors" in about:
         return
     pairs = [
         (value, f"{previous} > {current}")

@@ -429,6 +429,34 @@ _MSR_ACTION3D = Dataset(
     origin="GitHub yavuzKomecoglu/MSR-Action-Recognition, dataset/MSRAction3D",
 )
 
+_MOSES = Dataset(
+    name="moses_nbest",
+    title="Translations of 10 sentences: best lists with 14 features, references",
+    files=(
+        DataFile(
+            "nbest.tsv",
+            "text",
+            "803354971794fcea5cdec166fc4c46489159b291b9dd1a65de78e115dd02afa7",
+            {"lines": 4912},
+        ),
+        DataFile(
+            "reference.txt",
+            "text",
+            "4e3a09deff73a6f0a6cd65c3f2d593a5ca39e5c92bd5bb65a9eca07f688071be",
+            {"lines": 10},
+        ),
+    ),
+    citation=(
+        "P. Koehn et al., Moses: Open Source Toolkit for Statistical Machine "
+        "Translation, ACL 2007"
+    ),
+    terms="no stated licence: research use only",
+    origin=(
+        "GitHub moses-smt/moses-regression-tests, tests/mert.extractor-txt/data: lists "
+        "of 5 rounds, duplicates left out"
+    ),
+)
+
 #: The known data sets by name.
 DATASETS: Mapping[str, Dataset] = types.MappingProxyType(
     {
@@ -445,6 +473,7 @@ DATASETS: Mapping[str, Dataset] = types.MappingProxyType(
             _COIL20,
             _ETH80,
             _MSR_ACTION3D,
+            _MOSES,
         )
     }
 )

@@ -23,7 +23,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_every_data_set_is_described():
-    assert len(DATASETS) == 11
+    assert len(DATASETS) == 12
     for name, dataset in DATASETS.items():
         assert name == dataset.name
         assert dataset.files

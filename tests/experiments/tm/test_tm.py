@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import math
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +14,19 @@ from experiments import intervals, nbest
 from experiments.__main__ import draw
 from experiments.bench import tm as bench
 from experiments.protocol import Setup
-from experiments.tm import fig3, fig4, findings, grid, scores, steps, table1, tags
+from experiments.tm import (
+    defaults,
+    fig3,
+    fig4,
+    findings,
+    grid,
+    scores,
+    steps,
+    table1,
+    tags,
+)
 from experiments.tm.grid import Tensor
-from lowrank_jax import loops, streams
+from lowrank_jax import Reranker, loops, streams
 from lowrank_jax.data.made.lists import reranking_task
 from lowrank_jax.models import tensor
 from lowrank_jax.online import rerank, tensor_mira
@@ -168,6 +179,39 @@ def test_tags_run_the_same_grid_on_other_lists(tiny, monkeypatch, tmp_path):
     scored = [[row["f1_runs"] for row in one["rows"]] for one in (result, other)]
     assert scored[0] == scored[1]
     draw(tags.EXPERIMENT, result, tmp_path / "tags.png")
+
+
+def test_defaults_are_compared_with_each_method_list_by_list(monkeypatch, tmp_path):
+    train, held, _ = reranking_task(20, 30, seed=0)
+    found = {"default": {}} | {n: {"learner": n} for n in ("perceptron", "tm")}
+    pairs = [("made", [(train, held)]), ("again", [(train, held)])]
+    monkeypatch.setattr(defaults, "splits", lambda _: pairs)
+    monkeypatch.setattr(defaults, "methods", lambda _: found)
+    result = json.loads(json.dumps(defaults.run(Setup(say=lambda _: None))))
+    task, other = result["tasks"]
+    assert task["rows"] == other["rows"]
+    draw(defaults.EXPERIMENT, result, tmp_path / "defaults.png")
+    rows = {row["method"]: row for row in task["rows"]}
+    assert rows["oracle"]["quality"] == 1 and task["lists"] == 30
+    first = held.quality[held.list_offsets[:-1]].mean()
+    assert rows["base order"]["quality"] == pytest.approx(first)
+    own = Reranker().fit(train).score(held)
+    assert rows["default"]["quality"] == pytest.approx(own)
+    gain, half = rows["base order"]["default over it"]
+    assert gain == pytest.approx(100 * (own - first))
+    assert "| perceptron |" in defaults.EXPERIMENT.table(result)
+    better = defaults.verdicts(result)[0]
+    assert better["claim"] == "made: defaults better than base order"
+    assert better["value"] == gain > 0
+    assert better["verdict"] == ("holds" if gain > half else "not decided")
+
+
+def test_bleu_of_a_sentence_is_its_definition():
+    assert defaults.bleu("a b c d e".split(), "a b c d e".split()) == pytest.approx(1)
+    parts = 3 / 4, (1 + 1) / (3 + 1), (0 + 1) / (2 + 1), (0 + 1) / (1 + 1)
+    expected = math.prod(parts) ** 0.25 * math.exp(1 - 5 / 4)
+    found = defaults.bleu("a b x d".split(), "a b c d e".split())
+    assert found == pytest.approx(expected)
 
 
 def test_fig4_shows_the_energy_of_both_mappings(monkeypatch, tmp_path):
