@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from lowrank_jax.data.segmentation import read_segmentation as read_segmentation
     from lowrank_jax.data.segmentation import words_from_labels as words_from_labels
     from lowrank_jax.data.sets.catalogue import DATASETS as DATASETS
-    from lowrank_jax.data.sets.catalogue import DataFile as DataFile
-    from lowrank_jax.data.sets.catalogue import Dataset as Dataset
+    from lowrank_jax.data.sets.dataset import DataFile as DataFile
+    from lowrank_jax.data.sets.dataset import Dataset as Dataset
     from lowrank_jax.data.sets.registry import Status as Status
     from lowrank_jax.data.sets.registry import check_files as check_files
     from lowrank_jax.data.sets.registry import data_folders as data_folders
@@ -79,7 +79,8 @@ _MODULES = {
     "segmentation": (
         "labels_from_words read_raw_text read_segmentation words_from_labels"
     ),
-    "sets.catalogue": "DATASETS DataFile Dataset",
+    "sets.catalogue": "DATASETS",
+    "sets.dataset": "DataFile Dataset",
     "sets.registry": "Status check_files data_folders find",
 }
 

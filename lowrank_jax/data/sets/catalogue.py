@@ -1,81 +1,26 @@
-"""The table behind `registry`: files, counts, checksums, origin and terms."""
+"""The table behind `registry`: one `Dataset` per public data set."""
 
 import types
 from collections.abc import Mapping
-from typing import NamedTuple
 
-__all__ = ["DATASETS", "DataFile", "Dataset"]
+from lowrank_jax.data.sets.dataset import (
+    DataFile,
+    Dataset,
+    arrays,
+    chunks,
+    raw,
+    segmented,
+    words,
+)
+
+__all__ = ["DATASETS"]
 __dir__ = __all__.copy
-
-
-class DataFile(NamedTuple):
-    """One file of a data set.
-
-    Attributes:
-      name: File name without ``.xz`` or ``.gz``.
-      format: ``"conll"``, ``"segmentation"``, ``"raw"`` (not segmented), ``"words"``
-        (one per line), ``"nettalk"``, ``"matrices"``, ``"arrays"`` (npz) or ``"text"``.
-      sha256: Checksum of the unpacked content.
-      counts: Counts that the reader of the format finds in the file.
-    """
-
-    name: str
-    format: str
-    sha256: str
-    counts: Mapping[str, int]
-
-
-class Dataset(NamedTuple):
-    """One data set.
-
-    Attributes:
-      name: Name of its folder.
-      title: Short description.
-      files: Files of the data set.
-      citation: Publication to cite.
-      terms: Terms of use.
-      origin: Place to get it from.
-    """
-
-    name: str
-    title: str
-    files: tuple[DataFile, ...]
-    citation: str
-    terms: str
-    origin: str
-
-
-def _segmented(
-    name: str, sha256: str, lines: int, words: int, types: int, characters: int
-) -> DataFile:
-    counts = {"lines": lines, "words": words, "word types": types}
-    return DataFile(name, "segmentation", sha256, counts | {"characters": characters})
-
-
-def _raw(name: str, sha256: str, lines: int, characters: int) -> DataFile:
-    return DataFile(name, "raw", sha256, {"lines": lines, "characters": characters})
-
-
-def _words(name: str, sha256: str, types: int) -> DataFile:
-    return DataFile(name, "words", sha256, {"word types": types})
-
-
-def _chunks(
-    name: str, sha256: str, sentences: int, tokens: int, tags: int, chunks: int
-) -> DataFile:
-    counts = {"sentences": sentences, "tokens": tokens, "tags": tags, "chunks": chunks}
-    return DataFile(name, "conll", sha256, counts)
-
-
-def _arrays(name: str, sha256: str, arrays: int, rows: int) -> DataFile:
-    return DataFile(name, "arrays", sha256, {"arrays": arrays, "rows": rows})
-
 
 _CONLL2000 = Dataset(
     name="conll2000",
     title="CoNLL-2000 chunking (Wall Street Journal, sections 15-18 and 20)",
     files=(
-        _chunks(
+        chunks(
             "train.txt",
             "82033cd7a72b209923a98007793e8f9de3abc1c8b79d646c50648eb949b87cea",
             sentences=8936,
@@ -83,7 +28,7 @@ _CONLL2000 = Dataset(
             tags=22,
             chunks=106978,
         ),
-        _chunks(
+        chunks(
             "test.txt",
             "73b7b1e565fa75a1e22fe52ecdf41b6624d6f59dacb591d44252bf4d692b1628",
             sentences=2012,
@@ -104,7 +49,7 @@ _SIGHAN2005 = Dataset(
     name="sighan2005",
     title="SIGHAN 2005 word segmentation: tests, word lists, tenths of two trainings",
     files=(
-        _segmented(
+        segmented(
             "as_testing_gold.utf8",
             "75acac0f0d457187d4b5dbc66227fb887ad172bca617125054db10f56c72bc20",
             lines=14429,
@@ -112,7 +57,7 @@ _SIGHAN2005 = Dataset(
             types=18811,
             characters=197681,
         ),
-        _segmented(
+        segmented(
             "cityu_test_gold.utf8",
             "2785b66a6f7c0e72f34e35859da383a81d721deb1c673a85786f0152e014935a",
             lines=1492,
@@ -120,7 +65,7 @@ _SIGHAN2005 = Dataset(
             types=9000,
             characters=67689,
         ),
-        _segmented(
+        segmented(
             "msr_test_gold.utf8",
             "cd1a8473841f1b2fcddd14d12599ad8872e6167feb64807af5bac2f6a32cb75d",
             lines=3985,
@@ -128,7 +73,7 @@ _SIGHAN2005 = Dataset(
             types=12923,
             characters=184355,
         ),
-        _segmented(
+        segmented(
             "pku_test_gold.utf8",
             "913f78b20b17ea1e154f6246644d7d624b2710641f109a15daee9d63c9fb88d4",
             lines=1944,
@@ -136,51 +81,51 @@ _SIGHAN2005 = Dataset(
             types=13148,
             characters=172733,
         ),
-        _raw(
+        raw(
             "as_test.utf8",
             "fa5052f0082a5884e9d4302a4108f9de06907215561b859c74cf1bed6ab35393",
             lines=14429,
             characters=197681,
         ),
-        _raw(
+        raw(
             "cityu_test.utf8",
             "1cdfcf0ab9f7b9a60b05448222d32fc93b428e7e8cde238e3af56a0bb500b116",
             lines=1492,
             characters=67689,
         ),
-        _raw(
+        raw(
             "msr_test.utf8",
             "8068b0c5a8f309e2ff2ba88dc26de7a8dac2f2684c9c7d8094337d9ce272f601",
             lines=3985,
             characters=184355,
         ),
-        _raw(
+        raw(
             "pku_test.utf8",
             "48c2655b535ea33802c873373f3176e57d39ba1a45a4dbba164e9125d7ce149e",
             lines=1944,
             characters=172733,
         ),
-        _words(
+        words(
             "as_training_words.utf8",
             "e70a54d88390ab21fa8d38cf6df80a25d51a5cdf70821da5591f3972933c6254",
             types=141338,
         ),
-        _words(
+        words(
             "cityu_training_words.utf8",
             "2a1542c4232b6d8d0ea66eb2365fdaccd915386ff9674016758159d6d2323604",
             types=69085,
         ),
-        _words(
+        words(
             "msr_training_words.utf8",
             "d5328d5cc8576c8e008e70ad33882aae4ce2cbbbf6cd1130c59a66a248961b8c",
             types=88119,
         ),
-        _words(
+        words(
             "pku_training_words.utf8",
             "68fdbcef065d315e5dc3dc4c0e1b68997b1849141ba93b8fa2325fb088b5b0f3",
             types=55303,
         ),
-        _segmented(
+        segmented(
             "pku_training_subset10pct.utf8",
             "b1667ee8a0a249e5755bcb5fdb5f0377455ac036ad3d217ecffc789ff7b322b6",
             lines=1906,
@@ -188,7 +133,7 @@ _SIGHAN2005 = Dataset(
             types=16378,
             characters=180714,
         ),
-        _segmented(
+        segmented(
             "msr_training_subset10pct_normalised.utf8",
             "8076a713cb9d2139d89ad26ca1e4ad869c5f60af7060ad8eece08b5736951e50",
             lines=8693,
@@ -215,7 +160,7 @@ _PFR199801 = Dataset(
     name="pfr199801",
     title="PFR People's Daily, January 1998, segmented and tagged",
     files=(
-        _segmented(
+        segmented(
             "199801_tagged.txt",
             "987c2b26273ada0118664e0137ebfa71af108adbcda791425f7371d952dc758b",
             lines=19484,
@@ -348,7 +293,7 @@ _BCI3_V = Dataset(
     name="bci3_v_psd",
     title="BCI Competition III, data set V: EEG spectra of three imagined tasks",
     files=(
-        _arrays(
+        arrays(
             "bci3_v_psd.npz",
             "8f308c48d3abddd1a8276dbad7916e074c982e1935fb5d513516c8e0520b2438",
             arrays=7,
@@ -371,7 +316,7 @@ _EEGMMIDB = Dataset(
     name="eegmmidb_s001",
     title="EEG of executed and imagined movements, subject S001, 64 channels",
     files=(
-        _arrays(
+        arrays(
             "eegmmidb_s001.npz",
             "8cc8fb9d595dc6b4e6bb3dcbf907181f842ad1fc385c8bfac4b05739eb94654a",
             arrays=7,
@@ -395,7 +340,7 @@ _ETH80 = Dataset(
     name="eth80",
     title="ETH-80: 8 categories, 80 objects from 41 sides, grey, 64 x 64",
     files=(
-        _arrays(
+        arrays(
             "eth80_64x64.npz",
             "07cdd2090b1fa244baa86379300e25fc6a9816812796daf5956d15694e4e607b",
             arrays=8,
@@ -414,7 +359,7 @@ _MSR_ACTION3D = Dataset(
     name="msr_action3d",
     title="MSR-Action3D: skeletons of 20 actions by 10 people",
     files=(
-        _arrays(
+        arrays(
             "msr_action3d_real3d.npz",
             "02d0fa61ddb2118de4a5778b7d64c4e1264594e35bafb08d28766047200e9607",
             arrays=8,

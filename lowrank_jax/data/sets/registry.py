@@ -25,7 +25,8 @@ from lowrank_jax.data.segmentation import (
     read_segmentation,
     words_from_labels,
 )
-from lowrank_jax.data.sets.catalogue import DATASETS, DataFile, Dataset
+from lowrank_jax.data.sets.catalogue import DATASETS
+from lowrank_jax.data.sets.dataset import DataFile, Dataset
 
 __all__ = ["Status", "count", "data_folders", "find", "check_files"]
 __dir__ = __all__.copy
