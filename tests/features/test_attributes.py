@@ -46,6 +46,10 @@ def test_attributes_are_those_of_a_plain_loop():
     again = encoder.transform(corpus)
     np.testing.assert_array_equal(again.feature_ids, sequences.feature_ids)
     np.testing.assert_array_equal(sequences.labels, [0, 1, 0, 1])
+    lists = corpus_of([[plain_attributes(t) for t in TOKENS]], [["a", "b", "a", "b"]])
+    _, listed = AttributeEncoder.fit_transform(lists)
+    np.testing.assert_array_equal(listed.feature_ids, sequences.feature_ids)
+    assert sequences.values is None and listed.values is None  # all are 1
 
 
 @pytest.mark.parametrize("seed", range(5))
