@@ -263,11 +263,14 @@ def _attribute(entry: Any) -> tuple[str | None, float]:
         name, value = entry
         if isinstance(value, str):
             return f"{name}:{value}", 1.0
-        if isinstance(value, bool | int | float | np.number | np.bool_):
-            number = float(value) if abs(value) < _LIMIT else np.inf
-            if number == np.inf:
+        if isinstance(value, int | float | np.integer | np.floating | np.bool_):
+            try:
+                number = float(value)
+            except OverflowError:  # an integer of hundreds of digits
+                number = np.inf
+            if not abs(number) < _LIMIT:
                 raise checks.InputError(
-                    f"`X` has the feature {name!r} with the value {value!r}; give a "
+                    f"`X` has the feature {name!r} with the value {number!r}; give a "
                     "finite number below 1e30, or leave the feature out."
                 )
             return (name, number) if number else (None, 0.0)

@@ -6,6 +6,7 @@ A fit with extreme data or settings ends with finite numbers or with one sentenc
 import pathlib
 import random
 import time
+import traceback
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -52,7 +53,8 @@ def tagger(rng: random.Random, place: pathlib.Path) -> tuple[object, Any]:
         value = given[rng.choice(TAGGERS[learner])] = drawn(rng)
     model = Tagger(learner, 2, **given).fit(x, LABELS)
     found = model.predict_marginals(x)
-    return (learner, given, value), np.concatenate([np.ravel(part) for part in found])
+    numbers = [p for tokens in found for token in tokens for p in token.values()]
+    return (learner, given, value), np.array(numbers)
 
 
 def classifier(rng: random.Random, place: pathlib.Path) -> tuple[object, Any]:
@@ -124,7 +126,10 @@ def work(place: pathlib.Path, seconds: float, seed: str) -> int:
                 if "\n" in str(error):
                     wrong = f"{make.__name__}: not one sentence: {str(error)[:200]!r}"
             except Exception as error:
-                wrong = f"{make.__name__}: {type(error).__name__}: {str(error)[:200]!r}"
+                last = traceback.extract_tb(error.__traceback__)[-1]
+                where = f"{pathlib.Path(last.filename).name}:{last.lineno}"
+                wrong = f"{make.__name__}: {type(error).__name__} at {where}: "
+                wrong += repr(str(error)[:200])
             file.write(wrong.replace("\n", " ") + "\n")
             file.flush()
     return 0

@@ -318,6 +318,14 @@ def repeat(place: pathlib.Path, seconds: float, seed: int) -> Part:
     part.trial(f"{per:.1f} MB more per training" if per > 5 else None)
     part.note = f"bits by threads differ: {', '.join(differ) or 'none'}; "
     part.note += f"{count} trainings in one process take {growth:.0f} MB more"
+    for passes in ("3", "103"):
+        given[given.index("--passes") + 1] = passes
+        before = peak()
+        shutil.rmtree(model)
+        quiet(given)
+    growth = peak() - before
+    part.trial(f"{growth:.0f} MB more by 100 passes" if growth > 50 else None)
+    part.note += f", 100 passes more {growth:.0f} MB"
     if any(not name.startswith(("crf", "smm")) for name in differ):
         part.found.append(f"bits differ by the number of threads: {', '.join(differ)}")
     return part.end()

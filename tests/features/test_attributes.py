@@ -46,6 +46,10 @@ def test_attributes_are_those_of_a_plain_loop():
     again = encoder.transform(corpus)
     np.testing.assert_array_equal(again.feature_ids, sequences.feature_ids)
     np.testing.assert_array_equal(sequences.labels, [0, 1, 0, 1])
+    lists = corpus_of([[plain_attributes(t) for t in TOKENS]], [["a", "b", "a", "b"]])
+    _, listed = AttributeEncoder.fit_transform(lists)
+    np.testing.assert_array_equal(listed.feature_ids, sequences.feature_ids)
+    assert sequences.values is None and listed.values is None  # all are 1
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -122,7 +126,8 @@ def test_a_saved_encoder_gives_the_same_ids():
         ({3: "x"}, r"\(3, 'x'\)"),
         ({3: 0.5}, r"\(3, 0.5\)"),
         ({"a": 1, "b": float("nan")}, "'b' with the value nan; give a finite number"),
-        ({"a": 10**400}, "'a' with the value 1000"),
+        ({"a": 10**400}, "'a' with the value inf"),
+        ({"size": 1j}, r"\('size', 1j\)"),
         (["a", 3], "the feature 3;"),
         (["a", ["b"]], "not all strings"),
     ],

@@ -1,4 +1,5 @@
 import io
+import itertools
 import json
 
 import numpy as np
@@ -10,6 +11,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.data.conll import read_conll
 from lowrank_jax.data.segmentation import read_segmentation
 from lowrank_jax.features import Encoder, codes, parse_template, read_template
+from lowrank_jax.features import compile as compile_module
 from tests.features import references
 
 VALUES = ("a", "b", "", "a/", "/b", "a/b", "/", "_B-1", "_B+1", "%", "0:", "x:a")
@@ -174,6 +176,28 @@ def test_equal_texts_are_one_feature_in_training_and_test(lines, known, unknown)
     encoder = Encoder.fit(corpus, template)
     found = encoder.transform(references.make_corpus([[unknown]])).feature_ids
     assert found.min() < encoder.num_features
+
+
+def test_literals_that_give_the_same_text_are_known_to_meet():
+    """Every pair of literals, every filling: an enumeration may find no more."""
+    words = "", "a", "b", "ab"
+    every = [(w,) for w in words] + list(itertools.product(words, repeat=2))
+
+    def texts(literals):
+        return (
+            {value.join(literals) for value in words} if literals[1:] else {*literals}
+        )
+
+    meets = {
+        (one, two)
+        for one, two in itertools.permutations(every, 2)
+        if not texts(one).isdisjoint(texts(two))
+    }
+    assert len(meets) > 50
+    for one, two in meets:
+        assert compile_module._may_meet(one, two)
+    for one, two in (("ab",), ("b", "a")), (("a", "b"), ("b", "b")), (("a",), ("b",)):
+        assert not compile_module._may_meet(one, two)
 
 
 def test_dropped_constant_that_could_share_its_text_is_unseen():

@@ -9,8 +9,10 @@ from lowrank_jax import certify, loops, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.estimators import labelling
+from lowrank_jax.linalg import max_tree
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import bol
+from lowrank_jax.online.bol import exact
 from tests.online import twins
 from tests.online.tasks import planted_task, random_task
 from tests.online.test_perceptron import in_order
@@ -183,8 +185,10 @@ def test_exact_uses_one_block_only(averaging):
     state = learner.init(jax.random.key(0), corpus.example(0))
     update = jax.jit(learner.update)
     labels = sequences.space.num_labels
+    total = 0
     for i in range(sequences.num_sentences):
         state, info = update(state, corpus.example(i))
+        total = total + np.asarray(state.blocks)[:-1]
         w = first_order(state.params, labels)
         values = np.linalg.svd(np.asarray(state.blocks), compute_uv=False)
         both = np.sort(values.ravel())[::-1][:2]
@@ -202,7 +206,11 @@ def test_exact_uses_one_block_only(averaging):
     final = first_order(bol.final_params(state), labels)
     assert np.isfinite(final).all()
     if averaging == "dual":
-        assert (np.abs(final).max(axis=(1, 2)) > 0).sum() == 1
+        # DR-B9: the map of the average of Theta.
+        u, values, vt = np.linalg.svd(total / sequences.num_sentences)
+        wanted, k = np.zeros_like(final), values[:, 0].argmax()
+        wanted[k] = values[k, 0] * np.outer(u[k, :, 0], vt[k, 0])
+        np.testing.assert_allclose(final, wanted, atol=1e-9)
 
 
 def test_exact_averages_its_factors():
@@ -221,10 +229,29 @@ def test_exact_averages_its_factors():
     np.testing.assert_allclose(bol.final_params(state).table, mean, atol=1e-10)
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_exact_keeps_the_sign_of_its_factors(sign):
+    """Or factors of the same block would cancel in their average."""
+    theta = np.random.default_rng(0).normal(size=(2, 3, 4))
+    u, values, vt = np.linalg.svd(theta)
+    left, right = sign * u[:, None, :, 0] * values[:, :1, None], sign * vt[:, :1]
+    columns = np.asarray(bilinear.join(jnp.asarray(left), jnp.asarray(right)))
+    top = values[:, 0].argmax()
+    table = np.zeros((2, 3 + columns.shape[1]))
+    table[top, 3:] = columns[top]
+    tree, old = max_tree.build(jnp.asarray(values[:, 0])), jnp.array(top, jnp.int32)
+    map_top = jax.jit(exact.map_top, static_argnums=4)
+    found, index, change = map_top(jnp.asarray(table), jnp.asarray(theta), tree, old, 3)
+    assert int(index) == top
+    np.testing.assert_allclose(found, table, atol=1e-12)
+    np.testing.assert_allclose(change, 0, atol=1e-12)
+
+
 @pytest.mark.parametrize("rank", [1, 2])
 def test_block_averages_its_factors(rank):
     """BOL-X2 by a plain sum over rounds."""
     sequences = task("columns share features")
+    sequences.feature_ids[::2, 1] = sequences.feature_ids[::2, 0]  # twice at once
     learner = bol.learner(
         dual="dense", rank=rank, averaging="factors", dtype=jnp.float64
     )
