@@ -200,6 +200,14 @@ def test_literals_that_give_the_same_text_are_known_to_meet():
         assert not compile_module._may_meet(one, two)
 
 
+@pytest.mark.parametrize(
+    ("keys", "is_sound"), [([0, 8], True), ([9], False), ([-1], False), ([2, 2], False)]
+)
+def test_a_table_of_keys_knows_its_range(keys, is_sound):
+    table = codes.KeyTable(3, 2, (), np.array(keys, np.int64))  # two digits of three
+    assert bool(table.is_sound()) == is_sound
+
+
 def test_dropped_constant_that_could_share_its_text_is_unseen():
     template = parse_template("U0\nU0%x[0,0]")
     check_against_twin([[("x",)]], [[("x",), ("",)]], template, 2)
