@@ -349,3 +349,13 @@ def test_bad_models_are_named():
         num_parameters(space, model="cubic")
     with pytest.raises(InputError, match="`rank`"):
         num_parameters(space, model="bilinear", rank=0)
+
+
+def test_defaults_are_not_worse_than_a_perceptron_without_an_average():
+    given = {"template": "segmentation", "format": "segmentation"}
+    gains = []
+    for seed in range(2):
+        train, held, _ = data.segmentation_task(150, 150, seed=seed)
+        plain = Tagger("sp", averaging="none", **given).fit(train).score(held)
+        gains.append(Tagger(**given).fit(train).score(held) - plain)
+    assert sum(gains) >= 0
