@@ -119,7 +119,7 @@ def _chunking(corpus: data.Corpus, say: Say) -> dict[str, Any]:
     stream, key = streams.sentences.stream(sequences), jax.random.key(0)
     learner = bol.learner(num_power_steps=NUM_POWER_STEPS, record=("predicted",))
     (done,) = loops.passes(learner, stream, key=key, num_passes=1)
-    trace = done.trace
+    trace: Any = done.trace  # on the host
     order = loops.pass_order(key, 0, sequences.num_sentences)
     say(f"trained on {sequences.num_sentences} sentences; replaying")
     params = jax.jit(bol.final_params)(done.state)

@@ -10,6 +10,7 @@ import lzma
 import math
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,9 @@ def splits(setup: Setup) -> Iterator[tuple[str, list[tuple[Lists, Lists]]]]:
     train, held, _ = data.reranking_task(40, 400, seed=0)
     yield "made", [(train, held)]
     number = 1000 if setup.is_full else 200
-    few = {} if setup.is_full else {"num_best": 10, "num_folds": 4, "num_passes": 2}
+    few: dict[str, Any] = (
+        {} if setup.is_full else {"num_best": 10, "num_folds": 4, "num_passes": 2}
+    )
     made = nbest.chunk_lists(
         setup.data_dir,
         num_train=number,
@@ -136,9 +139,7 @@ def run(setup: Setup) -> Result:
     """Train and score all methods on all tasks."""
     tasks = []
     for name, pairs in splits(setup):
-        each = setup.cell(
-            name, lambda name=name, pairs=pairs: _each(setup, name, pairs)
-        )
+        each = setup.cell(name, partial(_each, setup, name, pairs))
         own = np.array(each["default"])
         rows = [
             {

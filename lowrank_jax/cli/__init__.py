@@ -93,8 +93,8 @@ def main(argv: list[str] | None = None) -> int:
     except OSError as error:  # a full disk, a folder without permission
         place = f"{error.filename}: " if error.filename else ""
         reason = error.strerror or str(error)
-        told = InputError(f"{place}{reason}; make room or name another place.")
-        print(f"lowrank-jax: {told}", file=sys.stderr)
+        full = InputError(f"{place}{reason}; make room or name another place.")
+        print(f"lowrank-jax: {full}", file=sys.stderr)
         return 2
     except (RuntimeError, AssertionError):
         from lowrank_jax.verify.workers import absent_device
@@ -105,8 +105,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"lowrank-jax: {absent}", file=sys.stderr)
         return 2
     except MemoryError as error:
-        told = InputError(f"the memory is not enough ({error}); take fewer data.")
-        print(f"lowrank-jax: {told}", file=sys.stderr)
+        short = InputError(f"the memory is not enough ({error}); take fewer data.")
+        print(f"lowrank-jax: {short}", file=sys.stderr)
         return 2
 
 

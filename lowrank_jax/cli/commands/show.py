@@ -117,8 +117,8 @@ def _lines(about: dict[str, Any], reasons: list[Any]) -> Iterator[str]:
     for number, factors in enumerate(about.get("factors", ()), 1):
         yield f"{about['feature']}, component {number}"
         for name, factor in factors.items():
-            parts = sorted(factor.items(), key=lambda pair: -abs(pair[1]))
-            shown = ", ".join(f"{label} {value:+.3g}" for label, value in parts[:10])
+            largest = sorted(factor.items(), key=lambda pair: -abs(pair[1]))[:10]
+            shown = ", ".join(f"{label} {value:+.3g}" for label, value in largest)
             yield f"  {name} label: {shown}"
     if reasons or "factors" in about:
         return
