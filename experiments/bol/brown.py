@@ -30,10 +30,10 @@ import numpy as np
 
 from experiments.bol.tagging import decided, differences
 from experiments.crfsuite import attributes
+from experiments.intervals import mean_of
 from experiments.protocol import Experiment, Result, Setup, Verdict
 from experiments.tables import markdown
 from lowrank_jax import Tagger, data, features
-from lowrank_jax.checks import InputError
 from lowrank_jax.data.corpus import Corpus
 
 __all__ = ["EXPERIMENT", "measure", "simplified", "split"]
@@ -160,10 +160,7 @@ def run(setup: Setup) -> Result:
     """Measure all methods; small: one file in a hundred, one seed, one pass."""
     shares = SHARES if setup.is_full else (0.01,)
     num_seeds, num_passes = (NUM_SEEDS, NUM_PASSES) if setup.is_full else (1, 1)
-    known = data.find("nettalk/nettalk.data.xz", setup.data_dir)
-    folder = known.parent.parent / "brown"  # no registered data set
-    if not (folder / "brown.txt.xz").exists():
-        raise InputError(f"{folder} has no brown.txt.xz: put Brown there.")
+    folder = data.find("brown/brown.txt.xz", setup.data_dir).parent
     rows = []
     for share in shares:
         runs: dict[str, list[dict[str, Any]]] = {name: [] for name in METHODS}
@@ -214,6 +211,34 @@ def table(result: Result) -> str:
     ) + markdown(head, cells)
 
 
+def picture(figure: Any, result: Result) -> None:
+    """Draw the accuracy of each method by share of the training files."""
+    figure.set_size_inches(6.4, 4.4)
+    axes = figure.subplots()
+    shares = [100 * row["share"] for row in result["rows"]]
+    for i, name in enumerate(METHODS):
+        means = [
+            mean_of([one["accuracy"] for one in row["runs"][name]])
+            for row in result["rows"]
+        ]
+        axes.errorbar(
+            [share * 1.02 ** (i - 2) for share in shares],
+            [mean.mean for mean in means],
+            yerr=[mean.half for mean in means],
+            marker="os^vD*"[i],
+            capsize=2,
+            label=name,
+        )
+    axes.set_xscale("log")
+    axes.set_xticks(shares, [f"{share:g}" for share in shares])
+    axes.minorticks_off()
+    axes.set_xlabel("share of the training files (%)")
+    axes.set_ylabel("tags right (%), 95 % intervals")
+    axes.set_title("Parts of speech of Brown, 190 tags", loc="left")
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False, fontsize=8)
+
+
 EXPERIMENT = Experiment(
     "bol-brown",
     "BOL with many labels: part-of-speech tags of Brown, beside sp, mira and CRFsuite",
@@ -221,6 +246,7 @@ EXPERIMENT = Experiment(
     "Brown, 190 tags, split by files",
     run,
     table,
+    picture,
     needs={"pycrfsuite": "python-crfsuite"},
     verdicts=verdicts,
 )

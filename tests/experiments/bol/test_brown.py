@@ -5,6 +5,7 @@ import lzma
 import numpy as np
 import pytest
 
+from experiments.__main__ import draw
 from experiments.bol import brown
 from lowrank_jax import data
 
@@ -71,7 +72,7 @@ def test_a_fit_in_a_process_reads_the_folder(corpus, tmp_path):
     assert found["accuracy"] > 95
 
 
-def test_the_table_comes_from_the_result():
+def test_table_and_picture_come_from_the_result(tmp_path):
     one = {"accuracy": 90.0, "seconds": 2.0, "MB": 500.0, "sentences": 25}
     runs = {
         name: [one, one | {"accuracy": 91.0, "MB": 510.0}] for name in brown.METHODS
@@ -81,3 +82,5 @@ def test_the_table_comes_from_the_result():
     result = {"seeds": 2, "passes": 5, "rows": rows}
     assert "| 5 %, 25 | bol | 90.50 ± 0.71 | 2.0 | 510 |" in brown.table(result)
     assert len(brown.verdicts(result)) == len(brown.METHODS) - 1
+    draw(brown.EXPERIMENT, result, tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").stat().st_size > 10_000

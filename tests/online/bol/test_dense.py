@@ -93,6 +93,7 @@ def test_every_number_of_a_round_equals_plain_numpy(variant):
             "sigma_1": sigma[0],
             "ratio": sigma[1] / sigma[0] if sigma[0] else 0.0,
             "residual": 1 - cosine,
+            "step_size": 0.5,
         }
         assert expected.keys() == set(trace._fields)
         for name, value in expected.items():
