@@ -24,7 +24,7 @@ RESULTS = ROOT / "docs" / "results"
 BEGIN, END = "<!-- {} -->\n", "<!-- end of {} -->\n"
 #: Experiments of each paper begin with its name; its benches.
 BENCHES = {
-    "bol": ("bench-sequence", "bench-certify", "bench-tagger"),
+    "bol": ("bench-sequence", "bench-wide", "bench-certify", "bench-tagger"),
     "sblr": ("bench-sblr", "bench-eeg"),
     "smm": ("bench-smm",),
     "tm": ("bench-tm",),
@@ -199,7 +199,7 @@ def when() -> str:
         "* **Rather than CRFsuite**, to train and tag fast: chunk F1 on CoNLL-2000 "
         f"{f1['sp, averaged, 0-order']:.2f} against {f1[theirs + ', 10 passes']:.2f}, "
         f"a pass in {passes[ours]:.2f} s against {passes[theirs]:.2f} s, "
-        f"{decoding['perceptron, 0-order, stream'] / decoding['CRFsuite']:.1f} times "
+        f"{decoding['perceptron, 0-order, batch'] / decoding['CRFsuite']:.1f} times "
         "the tokens per second (averaged perceptrons, compilation apart).\n"
         "* **Rather than scikit-learn**, if an example is a matrix: test AUC on EEG "
         f"at defaults {bilinear} against {flat} for logistic regression on all "
@@ -244,7 +244,7 @@ def summary() -> str:
         [
             "",
             "decoding, first-order features",
-            f"{decoding['BOL block, first order, stream']:,.0f} tokens/s",
+            f"{decoding['BOL block, first order, batch']:,.0f} tokens/s",
             f"CRFsuite {decoding['CRFsuite']:,.0f} tokens/s",
         ],
         [

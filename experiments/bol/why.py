@@ -289,7 +289,7 @@ def picture(figure: Any, result: Result) -> None:
         )
     right.axhline(0, color="0.3", linewidth=0.8)
     right.set_xticks(range(1, NUM_GROUPS + 1))
-    right.set_xlabel("quarter of characters, few to many rare features")
+    right.set_xlabel("quarter of characters (4: most rare features)")
     right.set_ylabel("wrong labels saved over sp (points)")
     right.set_title("Where the gain is", loc="left")
     right.legend(frameon=False, fontsize=8)
