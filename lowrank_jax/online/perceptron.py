@@ -209,7 +209,7 @@ def _start(
     if room is None or not space.first_order:
         return linear.zeros(space, dtype), None
     labels = space.num_labels
-    # Few slots: those of a whole sentence are scattered.
+    # A round scatters the slots of a whole sentence, so few slots cost less.
     if room.num_slots is None and labels < blocks.MANY:
         room = room._replace(num_slots=7)
     num_rows, num_pages = room.sizes(space, 2 * labels, dtype)
