@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 __all__ = ["attach", "table"]
+__dir__ = __all__.copy
 
 
 def attach(

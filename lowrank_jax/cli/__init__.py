@@ -21,6 +21,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.cli import programs
 
 __all__ = ["COMMANDS", "main"]
+__dir__ = __all__.copy
 
 #: Names of the commands, in the order of the help; each is a module of this package.
 COMMANDS = (

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from lowrank_jax.estimators.classifier.selection import Selection
 
 __all__ = ["choose"]
+__dir__ = __all__.copy
 
 _TICK_SECONDS = 5.0
 

@@ -28,6 +28,7 @@ __all__ = [
     "write_json",
     "write_text",
 ]
+__dir__ = __all__.copy
 
 _SUFFIXES = ("", ".xz", ".gz")
 

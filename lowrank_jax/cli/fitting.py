@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lowrank_jax.estimators.training import Job, Outcome
 
 __all__ = ["Run", "Stopped", "System", "fit_command"]
+__dir__ = __all__.copy
 
 
 class Stopped(Exception):

@@ -19,6 +19,7 @@ __all__ = [
     "line_of",
     "read",
 ]
+__dir__ = __all__.copy
 
 
 def add_keys(parser: argparse.ArgumentParser) -> None:

@@ -30,6 +30,7 @@ __all__ = [
     "seed",
     "share",
 ]
+__dir__ = __all__.copy
 
 Options = Mapping[str, inspect.Parameter]
 

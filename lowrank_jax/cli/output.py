@@ -26,6 +26,7 @@ __all__ = [
     "use_one_core",
     "versions",
 ]
+__dir__ = __all__.copy
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

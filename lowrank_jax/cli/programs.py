@@ -19,6 +19,7 @@ import warnings
 from typing import Any
 
 __all__ = ["folder_of", "keep_programs"]
+__dir__ = __all__.copy
 
 _MOST_BYTES = 256 * 2**20
 _DAMAGE = "Error reading persistent compilation cache entry"

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from lowrank_jax.estimators.tagger import Tagger
 
 __all__ = ["read", "read_format"]
+__dir__ = __all__.copy
 
 
 def read(path: str, tagger: "Tagger", name: str) -> tuple["Corpus", list[bool]]:

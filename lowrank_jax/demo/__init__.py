@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from lowrank_jax.report.page import table
 
 __all__ = ["FULL", "SMALL", "Row", "Size", "draw_curves", "marked", "rows_table"]
+__dir__ = __all__.copy
 
 
 class Size(NamedTuple):

@@ -24,6 +24,7 @@ from lowrank_jax.theory.bol.regret import AlongRounds
 from lowrank_jax.types import Learner
 
 __all__ = ["TITLE", "Demo", "Regret", "run"]
+__dir__ = __all__.copy
 
 TITLE = "Sequences: made-up text, cut into words of a made-up lexicon"
 _SEED = 0

@@ -9,6 +9,7 @@ from lowrank_jax.demo.bol import Demo
 from lowrank_jax.report.page import BLUE, GREEN, GREY, ORANGE, PURPLE, picture, table
 
 __all__ = ["cut_sentences", "section"]
+__dir__ = __all__.copy
 
 _COLOURS = {
     "sp": GREY,

@@ -9,6 +9,7 @@ from lowrank_jax.verify.curves import Curves
 from lowrank_jax.verify.page import pictures, statements_table
 
 __all__ = ["page"]
+__dir__ = __all__.copy
 
 
 def page(

@@ -21,6 +21,7 @@ from lowrank_jax.models import matrix_logit
 from lowrank_jax.report.page import BLUE, ORANGE, picture
 
 __all__ = ["TITLE", "Demo", "run", "section"]
+__dir__ = __all__.copy
 
 TITLE = "Matrices: digits told apart by sparse factors"
 _RANKS = (1, 2)

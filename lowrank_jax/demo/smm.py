@@ -21,6 +21,7 @@ from lowrank_jax.estimators.speller import Speller
 from lowrank_jax.report.page import BLUE, GREY, ORANGE, picture
 
 __all__ = ["TITLE", "Demo", "run", "section"]
+__dir__ = __all__.copy
 
 TITLE = "Words: an output for each letter"
 _BASIS: dict[str, Any] = {"order": 3, "lower_orders": "none", "unfolding": "last"}

@@ -23,6 +23,7 @@ from lowrank_jax.report.page import BLUE, GREEN, GREY, ORANGE, picture
 from lowrank_jax.types import Learner
 
 __all__ = ["TITLE", "Demo", "run", "section"]
+__dir__ = __all__.copy
 
 TITLE = "Lists: the best of some candidates"
 _SIZES, _NUM_COMPONENTS = (20, 20), 2

@@ -12,6 +12,7 @@ from lowrank_jax.data.corpus import Bags, Corpus
 from lowrank_jax.data.sequences import Sequences
 
 __all__ = ["Estimator", "fingerprint"]
+__dir__ = __all__.copy
 
 
 class Estimator:

@@ -33,6 +33,7 @@ __all__ = [
     "predict_jitted",
     "predict_padded",
 ]
+__dir__ = __all__.copy
 
 
 class Barred(NamedTuple):

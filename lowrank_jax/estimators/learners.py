@@ -27,6 +27,7 @@ __all__ = [
     "to_json",
     "without_json",
 ]
+__dir__ = __all__.copy
 
 
 #: Formats of labelled files and the shipped template of each.

@@ -26,6 +26,7 @@ __all__ = [
     "machine",
     "run",
 ]
+__dir__ = __all__.copy
 
 
 class Job(NamedTuple):

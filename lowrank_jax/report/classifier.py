@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lowrank_jax.estimators.classifier import Classifier, Fit, StrengthPath
 
 __all__ = ["can_draw", "convergence", "path", "patterns"]
+__dir__ = __all__.copy
 
 _UP, _DOWN, _GREY = "#1d5fa8", "#c8553d", "#8a8a8a"
 _MAP = "RdBu"  # blue is positive, as in the bars

@@ -24,6 +24,7 @@ __all__ = [
     "picture",
     "table",
 ]
+__dir__ = __all__.copy
 
 # Seen well on white and on black.
 BLUE, ORANGE, GREEN = "#3d7fc4", "#e0703c", "#2a9d8f"

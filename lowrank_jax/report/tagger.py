@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from lowrank_jax.estimators.tagger.inspection import Reason
 
 __all__ = ["tagger_page"]
+__dir__ = __all__.copy
 
 _MOST_LABELS = 40  # in one picture of transitions
 _MOST_PARTS = 6  # contributions shown per token

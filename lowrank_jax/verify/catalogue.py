@@ -8,6 +8,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.verify.statement import Statement, rows_of
 
 __all__ = ["PARTS", "choose", "part", "statements"]
+__dir__ = __all__.copy
 
 #: Modules that hold statements. The modules of one part share runs.
 PARTS = (

@@ -46,6 +46,7 @@ __all__ = [
     "regrets",
     "tensor_rounds",
 ]
+__dir__ = __all__.copy
 
 LEARNERS = ("sp", "bol block", "bol paper", "bol exact")
 STEPS = ("paper", "exact", "bcd")

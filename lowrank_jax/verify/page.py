@@ -11,6 +11,7 @@ from lowrank_jax.verify.curves import Curves
 from lowrank_jax.verify.statement import Effort, Result
 
 __all__ = ["page", "pictures", "statements_table"]
+__dir__ = __all__.copy
 
 _COLOURS = {"sp": GREY, "bol block": BLUE, "bol paper": ORANGE, "bol exact": PURPLE}
 _STEPS = {

@@ -32,6 +32,7 @@ __all__ = [
     "statement",
     "tried",
 ]
+__dir__ = __all__.copy
 
 Status = Literal["proved", "checked", "printed-form-fails"]
 Certify = Callable[..., Any]  # a function of `theory`

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from lowrank_jax.verify.statement import Result
 
 __all__ = ["head", "row", "summary"]
+__dir__ = __all__.copy
 
 _WIDTH = 88
 _COLUMNS = "{:<22} {:<20} {:>10} {:>11}  {}"

@@ -11,6 +11,7 @@ from lowrank_jax.verify import catalogue
 from lowrank_jax.verify.statement import Effort, Result, run
 
 __all__ = ["check", "results_of"]
+__dir__ = __all__.copy
 
 _MANY = 20  # statements that are worth starting processes for
 _PATIENCE = 600.0  # seconds without any result

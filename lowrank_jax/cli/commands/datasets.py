@@ -10,6 +10,7 @@ from typing import Any
 from lowrank_jax.cli import files
 
 __all__ = ["add_parser", "run"]
+__dir__ = __all__.copy
 
 _DESCRIPTION = """\
 List the data sets of the experiments: present or not, counts and checksum verified,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lowrank_jax.verify import Result
 
 __all__ = ["add_parser", "run"]
+__dir__ = __all__.copy
 
 _DESCRIPTION = """\
 Train the four systems beside their baselines in small, without any download: cutting

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from lowrank_jax.data.corpus import Corpus
 
 __all__ = ["add_parser", "run"]
+__dir__ = __all__.copy
 
 _DESCRIPTION = """\
 Score predicted labels against the true ones.

@@ -7,6 +7,7 @@ from lowrank_jax.cli import files, matrices, options
 from lowrank_jax.cli.fitting import fit_command
 
 __all__ = ["add_parser", "run"]
+__dir__ = __all__.copy
 
 _DESCRIPTION = """\
 Fit a sparse bilinear logistic regression to matrices, such as EEG trials (channels x

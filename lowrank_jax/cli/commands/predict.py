@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = ["add_parser", "run"]
+__dir__ = __all__.copy
 
 _DESCRIPTION = """\
 Classify matrices with a model that `fit` wrote.

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from lowrank_jax.estimators.reranker import Reranker
 
 __all__ = ["add_parser", "run_apply", "run_train"]
+__dir__ = __all__.copy
 
 _DESCRIPTION = """\
 Train a reranker of n-best lists, and apply it.

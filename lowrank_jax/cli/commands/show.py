@@ -7,6 +7,7 @@ from typing import Any
 from lowrank_jax.cli import files, options, output, unlabelled
 
 __all__ = ["add_parser", "run"]
+__dir__ = __all__.copy
 
 _DESCRIPTION = """\
 Show what a tagger has learned: its strongest features by label, its transitions, and

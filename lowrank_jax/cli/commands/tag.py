@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from lowrank_jax.estimators.tagger import Tagger
 
 __all__ = ["add_parser", "run"]
+__dir__ = __all__.copy
 
 _DESCRIPTION = """\
 Label text with a model that `train` wrote, and print the result.

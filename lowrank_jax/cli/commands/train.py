@@ -8,6 +8,7 @@ from lowrank_jax.cli.fitting import System, fit_command
 from lowrank_jax.estimators.learners import FORMATS, LEARNERS
 
 __all__ = ["add_parser", "run"]
+__dir__ = __all__.copy
 
 _LIST = "\n".join(f"  {name:<6} {spec.title}" for name, spec in LEARNERS.items())
 

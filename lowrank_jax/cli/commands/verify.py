@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lowrank_jax.verify import Result
 
 __all__ = ["add_parser", "run"]
+__dir__ = __all__.copy
 
 _DESCRIPTION = """\
 Check every statement of the four papers, and the exact results derived beside them, in

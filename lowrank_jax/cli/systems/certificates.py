@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lowrank_jax.features import AttributeEncoder, Encoder
 
 __all__ = ["Certifier"]
+__dir__ = __all__.copy
 
 
 class Certifier:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lowrank_jax.data.lists import Lists
 
 __all__ = ["CandidateLists", "format_of", "quality_line", "quality_of", "read"]
+__dir__ = __all__.copy
 
 _SUFFIXES = {
     ".jsonl": "json",

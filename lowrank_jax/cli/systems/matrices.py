@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lowrank_jax.estimators.classifier.selection import Selection
 
 __all__ = ["LabelledMatrices", "describe", "options"]
+__dir__ = __all__.copy
 
 #: With --grid paper, fits step and stop as in the paper. The model is always fitted as
 #: it was validated.

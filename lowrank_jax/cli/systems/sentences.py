@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lowrank_jax.data.corpus import Corpus
 
 __all__ = ["Sentences", "check_labels"]
+__dir__ = __all__.copy
 
 
 class Sentences:

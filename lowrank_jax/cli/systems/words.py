@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from lowrank_jax.data.corpus import Corpus
 
 __all__ = ["Words"]
+__dir__ = __all__.copy
 
 
 class Words(Sentences):

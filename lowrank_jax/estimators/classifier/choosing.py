@@ -31,6 +31,7 @@ from lowrank_jax.models import bilinear_logit
 from lowrank_jax.streams.matrices import Labelled
 
 __all__ = ["LOOSE", "POINTS", "choose"]
+__dir__ = __all__.copy
 
 #: Points that `choose` tries where no grid is given, the same on both sides. At a
 #: stationary point the two sides balance (DR-S4), so one strength for both is enough.

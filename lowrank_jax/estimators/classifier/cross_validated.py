@@ -23,6 +23,7 @@ from lowrank_jax.estimators.classifier.selection import NAMES, Selection
 from lowrank_jax.estimators.classifier.solving import is_zero
 
 __all__ = ["BilinearClassifierCV"]
+__dir__ = __all__.copy
 
 _CHOSEN = ("rank", *NAMES, "left_penalty", "right_penalty")
 _OWN: dict[str, Any] = {

@@ -15,6 +15,7 @@ from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.store.folder import Path
 
 __all__ = ["BilinearClassifier", "signature_of"]
+__dir__ = __all__.copy
 
 _BESIDE = ("row_names", "sample_weight")
 _DEFAULTS = {k: v for k, v in (fit.__kwdefaults__ or {}).items() if k not in _BESIDE}

@@ -65,6 +65,7 @@ __all__ = [
     "prepare",
     "scaling_of",
 ]
+__dir__ = __all__.copy
 
 #: Strengths of the elastic net if neither a strength nor a penalty is given.
 STRENGTHS = {"mu1": 1e-3, "mu2": 1e-2, "nu1": 1e-3, "nu2": 1e-2}

@@ -21,6 +21,7 @@ from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.streams.matrices import Labelled
 
 __all__ = ["Fitted", "fit_all", "fits_side_by_side"]
+__dir__ = __all__.copy
 
 _MOST_VARIABLES = 512  # of a block: the curvature has their square
 _MOST_BYTES = 2**23  # of all products at a time

@@ -27,6 +27,7 @@ __all__ = [
     "precision_of",
     "scaling_of",
 ]
+__dir__ = __all__.copy
 
 KIND = "matrix classifier"
 _SCALES = ("global", "row", "none")

@@ -23,6 +23,7 @@ from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.streams.matrices import Labelled
 
 __all__ = ["StrengthPath", "regularisation_path"]
+__dir__ = __all__.copy
 
 
 class StrengthPath(NamedTuple):

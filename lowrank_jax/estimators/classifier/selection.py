@@ -36,6 +36,7 @@ __all__ = [
     "merit",
     "select",
 ]
+__dir__ = __all__.copy
 
 NAMES = ("mu1", "mu2", "nu1", "nu2")
 

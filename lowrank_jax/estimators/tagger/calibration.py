@@ -20,6 +20,7 @@ from lowrank_jax.estimators.tagger import compact, small
 from lowrank_jax.estimators.tagger.model import arrays_of
 
 __all__ = ["calibration_error", "fit_temperature", "fold_temperature"]
+__dir__ = __all__.copy
 
 _MOST_TOKENS = 12_000  # enough for one number
 _GOLDEN = (5**0.5 - 1) / 2

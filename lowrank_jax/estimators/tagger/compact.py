@@ -25,6 +25,7 @@ __all__ = [
     "trimmed",
     "unpack",
 ]
+__dir__ = __all__.copy
 
 Weights = Mapping[str, np.ndarray]
 

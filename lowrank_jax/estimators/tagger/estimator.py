@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lowrank_jax.estimators.tagger.fitting import Run
 
 __all__ = ["Labelling", "Tagger"]
+__dir__ = __all__.copy
 
 _LEARNERS = {k: v for k, v in learners.LEARNERS.items() if v.data == "sentences"}
 

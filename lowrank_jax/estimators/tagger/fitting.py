@@ -22,6 +22,7 @@ from lowrank_jax.estimators.tagger.model import arrays_of, params_of
 from lowrank_jax.features import AttributeEncoder, Encoder
 
 __all__ = ["Fit", "Run", "encode", "fit", "go_on", "train"]
+__dir__ = __all__.copy
 
 Run = Callable[[training.Job], training.Outcome]
 

@@ -15,6 +15,7 @@ from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.estimators.tagger import compact, small
 
 __all__ = ["START", "Reason", "explain", "factors", "top_features", "transitions"]
+__dir__ = __all__.copy
 
 #: Name of the place before the first token, in tables of transitions.
 START = "<start>"

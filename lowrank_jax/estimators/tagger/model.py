@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Params = linear.Params | bilinear.Params
 
 __all__ = ["TaggerModel", "arrays_of", "num_parameters", "params_of"]
+__dir__ = __all__.copy
 
 _KIND = "tagger"
 
@@ -203,8 +204,7 @@ class TaggerModel(Estimator):
         with model_folder.complete(folder, _KIND):
             kind = AttributeEncoder if "attributes" in about["encoder"] else Encoder
             encoder = kind.from_arrays(arrays["vocabulary"], about["encoder"])
-            stored = arrays["weights"]
-            space = encoder.space
+            space, stored = encoder.space, arrays["weights"]
             stored = compact.unpack(stored, space.num_features, space.num_labels)
             names = _FIELDS[about["model"]] & stored.keys()
             weights = {name: stored[name] for name in sorted(names)}

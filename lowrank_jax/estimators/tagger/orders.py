@@ -23,6 +23,7 @@ from lowrank_jax.estimators import labelling, learners
 from lowrank_jax.features import Encoder, Template, with_orders
 
 __all__ = ["choose", "line"]
+__dir__ = __all__.copy
 
 _MOST_SENTENCES, _MOST_PASSES, _LEAST_SENTENCES = 4000, 5, 10
 

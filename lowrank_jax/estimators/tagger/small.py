@@ -25,6 +25,7 @@ __all__ = [
     "split",
     "token_marginals",
 ]
+__dir__ = __all__.copy
 
 #: Arrays of a model by name. ``"barred"``, if it is there, is (S + 1, S + 1): minus
 #: infinity for labels that may not follow each other, 0 elsewhere, laid out as

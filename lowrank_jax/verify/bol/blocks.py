@@ -17,6 +17,7 @@ from lowrank_jax.verify.bol.matrices import (
 from lowrank_jax.verify.statement import Certify, Effort, Found, proved
 
 __all__: list[str] = []
+__dir__ = __all__.copy
 
 
 def _lengths(stacks: np.ndarray) -> np.ndarray:

@@ -23,6 +23,7 @@ from lowrank_jax.verify.bol.matrices import (
 from lowrank_jax.verify.statement import Certify, Effort, Found, fails, proved
 
 __all__ = ["hessian_forms", "hessians", "segments"]
+__dir__ = __all__.copy
 
 _POWERS = (2.0, 3.0, 4.0, 8.0)
 _HALF = "F(T+E) - F(T) - <grad, E> <= |E|_F^2"

@@ -20,6 +20,7 @@ from lowrank_jax.verify.bol.matrices import (
 from lowrank_jax.verify.statement import Certify, Effort, Found, fails, proved
 
 __all__ = ["biconjugates", "conjugates", "gradients"]
+__dir__ = __all__.copy
 
 
 @proved(

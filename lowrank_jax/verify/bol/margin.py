@@ -8,6 +8,7 @@ from lowrank_jax.verify.bol.studies import Pool, on_pools
 from lowrank_jax.verify.statement import Certify, fails, proved, tried
 
 __all__: list[str] = []
+__dir__ = __all__.copy
 
 
 @proved(

@@ -23,6 +23,7 @@ __all__ = [
     "steps",
     "worst_direction",
 ]
+__dir__ = __all__.copy
 
 Rng = np.random.Generator
 Shape = tuple[int, int]

@@ -11,6 +11,7 @@ from lowrank_jax.verify.bol.matrices import Rng, Shape, batched, problems, scale
 from lowrank_jax.verify.statement import Certify, Effort, Found, cheaply, proved
 
 __all__: list[str] = []
+__dir__ = __all__.copy
 
 _ROUNDS = 6
 

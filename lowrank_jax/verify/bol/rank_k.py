@@ -8,6 +8,7 @@ from lowrank_jax.verify.bol.geometry import biconjugates, conjugates, gradients
 from lowrank_jax.verify.statement import Certify, Check, Effort, Found, proved
 
 __all__: list[str] = []
+__dir__ = __all__.copy
 
 
 @proved(

@@ -10,6 +10,7 @@ from lowrank_jax.verify.bol.studies import Compared, Studied, on_chains, on_runs
 from lowrank_jax.verify.statement import Certify, fails, proved, tried
 
 __all__: list[str] = []
+__dir__ = __all__.copy
 
 
 @proved(

@@ -33,6 +33,7 @@ __all__ = [
     "runs",
     "single",
 ]
+__dir__ = __all__.copy
 
 Array = Any  # of NumPy on the host, of JAX within a compiled program
 NUM_ROUNDS = 32

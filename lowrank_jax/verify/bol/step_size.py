@@ -26,6 +26,7 @@ from lowrank_jax.verify.bol.studies import (
 from lowrank_jax.verify.statement import Certify, Effort, Found, cheaply, proved, tried
 
 __all__: list[str] = []
+__dir__ = __all__.copy
 
 
 @proved(

@@ -28,6 +28,7 @@ __all__ = [
     "pools",
     "study",
 ]
+__dir__ = __all__.copy
 
 Shape = tuple[int, int]
 MAIN_SHAPE = (3, 4)

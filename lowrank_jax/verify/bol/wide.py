@@ -11,6 +11,7 @@ from lowrank_jax.theory.bol import wide
 from lowrank_jax.verify.statement import Certify, Effort, Found, cheaply, proved
 
 __all__: list[str] = []
+__dir__ = __all__.copy
 
 _STEPS = ("constant", "1 / B", "1 / m", "m^-1/2")
 _MAPS = ("sp", "leading pair")

@@ -8,6 +8,7 @@ from lowrank_jax.verify.sblr.points import Block, on_blocks
 from lowrank_jax.verify.statement import Certify, proved, tried
 
 __all__: list[str] = []
+__dir__ = __all__.copy
 
 
 @proved(

@@ -10,6 +10,7 @@ from lowrank_jax.verify.sblr.ends import Run, on_sweeps
 from lowrank_jax.verify.statement import Certify, Effort, Found, fails, proved, tried
 
 __all__: list[str] = []
+__dir__ = __all__.copy
 
 
 @proved(

@@ -24,6 +24,7 @@ __all__ = [
     "on_sweeps",
     "on_tails",
 ]
+__dir__ = __all__.copy
 
 #: Sweeps whose gradients are looked at, from the start of a run.
 NUM_LOOKED_AT = 30

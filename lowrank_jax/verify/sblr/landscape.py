@@ -14,6 +14,7 @@ from lowrank_jax.verify.sblr.points import Trial, on_points
 from lowrank_jax.verify.statement import Certify, Effort, Found, fails, proved, tried
 
 __all__: list[str] = []
+__dir__ = __all__.copy
 
 
 @proved(

@@ -31,6 +31,7 @@ from lowrank_jax.verify.statement import (
 )
 
 __all__: list[str] = []
+__dir__ = __all__.copy
 
 
 @fails(

@@ -19,6 +19,7 @@ from lowrank_jax.theory.sblr.lipschitz import Point
 from lowrank_jax.verify.statement import Effort, Found, cheaply
 
 __all__ = ["Block", "Trial", "on_blocks", "on_points"]
+__dir__ = __all__.copy
 
 #: (m, n, r, size) of blocks. The first two attain the constants.
 BLOCKS = ((1, 12, 2, 4), (3, 12, 1, 4), (1, 1, 1, 1), (2, 3, 1, 20))

@@ -36,6 +36,7 @@ __all__ = [
     "runs",
     "select",
 ]
+__dir__ = __all__.copy
 
 SHAPE = NUM, ROWS, COLUMNS, RANK = 30, 6, 5, 2
 NUM_SWEEPS = 200

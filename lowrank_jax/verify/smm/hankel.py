@@ -17,6 +17,7 @@ from lowrank_jax.theory.smm import states
 from lowrank_jax.verify.statement import Certify, Effort, Found, fails, proved
 
 __all__: list[str] = []
+__dir__ = __all__.copy
 
 
 class _Sample(NamedTuple):

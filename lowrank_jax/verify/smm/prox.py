@@ -17,6 +17,7 @@ from lowrank_jax.theory.smm import splitting
 from lowrank_jax.verify.statement import Certify, Effort, Found, fails, proved, tried
 
 __all__: list[str] = []
+__dir__ = __all__.copy
 
 
 def _matrices(effort: Effort) -> dict[tuple[int, int], tuple[np.ndarray, np.ndarray]]:

@@ -24,6 +24,7 @@ from lowrank_jax.theory.smm import splitting
 from lowrank_jax.verify.statement import Certify, Effort, Found, fails, proved
 
 __all__: list[str] = []
+__dir__ = __all__.copy
 
 _FIRST, _NUM_CANDIDATES = np.array([0, 1, 3]), np.array([1, 2, 2])
 _NUM_SYMBOLS, _NUM_OUTPUTS = 5, 2

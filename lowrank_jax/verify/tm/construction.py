@@ -23,6 +23,7 @@ from lowrank_jax.verify.statement import (
 )
 
 __all__: list[str] = []
+__dir__ = __all__.copy
 
 _equal = jax.jit(equal)
 

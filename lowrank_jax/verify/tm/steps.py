@@ -30,6 +30,7 @@ from lowrank_jax.verify.statement import (
 )
 
 __all__: list[str] = []
+__dir__ = __all__.copy
 
 _SIZE, _ORDER, _COMPONENTS, _SWEEPS = 3, 2, 2, 3
 _ROUND = _ORDER * _COMPONENTS  # sub-steps of one sweep
