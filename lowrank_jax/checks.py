@@ -8,7 +8,15 @@ import numbers
 
 import numpy as np
 
-__all__ = ["InputError", "at_most", "choice", "non_negative", "positive", "whole"]
+__all__ = [
+    "InputError",
+    "at_most",
+    "choice",
+    "non_negative",
+    "positive",
+    "random_key",
+    "whole",
+]
 __dir__ = __all__.copy
 
 ABSENT = (
@@ -76,6 +84,16 @@ def choice(allowed: tuple[str, ...], **values: object) -> None:
         if value not in allowed:
             words = ", ".join(repr(word) for word in allowed)
             raise InputError(f"`{name}` must be one of {words}, got {value!r}.")
+
+
+def random_key(key: object) -> None:
+    """Raise unless `key` is one random key of JAX, new or raw; it may be traced."""
+    kind, shape = str(getattr(key, "dtype", None)), getattr(key, "shape", None)
+    is_new = kind.startswith("key<") and shape == ()
+    is_raw = kind == "uint32" and shape in ((2,), (4,))  # threefry, rbg
+    if not (is_new or is_raw):
+        what = repr(key) if shape is None else f"{kind}{list(shape)}"
+        raise InputError(f"`key` must be a key such as jax.random.key(0), got {what}.")
 
 
 def _escaped(character: str) -> str:

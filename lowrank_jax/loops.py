@@ -69,6 +69,7 @@ def pass_order(key: jax.Array, index: int, num_examples: int) -> jax.Array:
 
     `passes`, `train` and `sweep` with this key run the examples in this order.
     """
+    checks.random_key(key)
     return jax.random.permutation(
         jax.random.fold_in(jax.random.split(key)[1], index),
         jnp.arange(num_examples, dtype=jnp.int32),
@@ -91,6 +92,14 @@ def as_stream(data: Any) -> Stream:
     return Stacked(data)
 
 
+def _checked(data: Any, key: jax.Array) -> Stream:
+    """Return a stream of the data, and raise if data or key cannot be used."""
+    checks.random_key(key)
+    stream = as_stream(data)
+    stream.check()
+    return stream
+
+
 def start(learner: Learner[State, Any, Any], data: Any, *, key: jax.Array) -> State:
     """Return the state that `passes` and `train` start from with this key.
 
@@ -99,16 +108,14 @@ def start(learner: Learner[State, Any, Any], data: Any, *, key: jax.Array) -> St
       data: Data as `as_stream` takes them.
       key: Random key of the run.
     """
-    stream = as_stream(data)
-    stream.check()
-    key_start = key if isinstance(stream, Whole) else jax.random.split(key)[0]
-    state: State = _start(learner, key_start, stream)
+    state: State = _start(learner, key, _checked(data, key))
     return state
 
 
 @functools.partial(jax.jit, static_argnums=0)
 def _start(learner: Learner, key: jax.Array, stream: Stream) -> Any:
     """Return the state before the first round, as one program."""
+    key = key if isinstance(stream, Whole) else jax.random.split(key)[0]
     return learner.init(key, stream.example(0))
 
 
@@ -179,13 +186,11 @@ def passes(
     checks.whole(least=0, first_pass=first_pass)
     if every is not None:
         checks.whole(every=every)
-    stream = as_stream(stream)
-    stream.check()
+    stream = _checked(stream, key)
     is_whole, size = isinstance(stream, Whole), stream.num_examples
     began = time.perf_counter()
     if state is None:
-        key_start = key if is_whole else jax.random.split(key)[0]
-        state = _start(learner, key_start, stream)
+        state = _start(learner, key, stream)
     if is_wide(batch_size, 1 if mesh is None else mesh.size):
         yield from _wide_passes(
             learner,
@@ -324,14 +329,8 @@ def train(
       mesh: Devices, as in `passes`.
     """
     traces = []
-    for done in passes(
-        learner,
-        stream,
-        key=key,
-        num_passes=num_passes,
-        batch_size=batch_size,
-        mesh=mesh,
-    ):
+    begin = functools.partial(passes, learner, stream, key=key, num_passes=num_passes)
+    for done in begin(batch_size=batch_size, mesh=mesh):
         traces.append(done.trace)
         if on_pass is not None:
             on_pass(done)
@@ -367,8 +366,7 @@ def sweep(
       What `keep` returns, stacked over the values.
     """
     checks.whole(num_passes=num_passes)
-    stream = as_stream(data)
-    stream.check()
+    stream = _checked(data, key)
     size = stream.num_examples
 
     def one(value: Any, stream: Stream, key: jax.Array) -> Any:

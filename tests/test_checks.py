@@ -50,3 +50,20 @@ def test_what_is_traced_or_a_schedule_passes():
     assert jax.jit(checked)(-1.0) == -1
     assert (jax.vmap(checked)(-jnp.ones(2)) == -1).all()
     assert jax.grad(checked)(-1.0) == 1
+
+
+@pytest.mark.parametrize("impl", ["threefry2x32", "rbg"])
+def test_a_random_key_passes_new_or_raw_traced_or_not(impl):
+    new = jax.random.key(0, impl=impl)
+    for key in (new, jax.random.key_data(new)):
+        checks.random_key(key)
+        jax.jit(lambda key: checks.random_key(key))(key)
+        jax.vmap(lambda key: checks.random_key(key))(key[None])
+
+
+@pytest.mark.parametrize("key", [0, None, "0", np.zeros(2, np.int32), jnp.zeros(())])
+def test_what_is_no_random_key_is_told_of(key):
+    with pytest.raises(InputError, match=r"such as jax.random.key\(0\), got [^<]*$"):
+        checks.random_key(key)
+    with pytest.raises(InputError, match=r"such as jax.random.key\(0\), got key<"):
+        checks.random_key(jax.random.split(jax.random.key(0)))

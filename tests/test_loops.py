@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowrank_jax import loops, streams
+from lowrank_jax import certify, decode, loops, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.estimators import labelling
@@ -279,3 +279,31 @@ def test_a_sweep_whose_tables_become_full_is_refused():
             key,
             keep=lambda state, trace: trace.is_mistake.sum(),
         )
+
+
+def test_an_integer_in_place_of_a_key_is_told_of():
+    sequences, learner = random_task(("01",)), bol.learner(record=("predicted",))
+    corpus, space = streams.sentences.stream(sequences), sequences.space
+    key, number = jax.random.key(0), {"key": 0}
+    state, trace = loops.train(learner, corpus, key=key, num_passes=1)
+    params, scores = (
+        bol.final_params(state),
+        decode.Scores(jnp.ones((4, 3)), jnp.ones((3, 4))),
+    )
+    run = learner, corpus
+    for call in (
+        lambda: loops.start(*run, **number),
+        lambda: loops.pass_order(0, 0, 3),
+        lambda: loops.train(*run, **number, num_passes=1),
+        lambda: next(loops.passes(*run, **number, num_passes=1)),
+        lambda: loops.sweep(lambda c: bol.learner(step_size=c), jnp.ones(2), corpus, 0),
+        lambda: certify.run(*run, **number, num_passes=1),
+        lambda: certify.regret(state, trace, corpus, params, **number),
+        lambda: certify.along(state, trace, corpus, params, **number),
+        lambda: learner.init(0, corpus.example(0)),
+        lambda: bilinear.random(0, space, 1),
+        lambda: decode.sample_path(0, scores),
+        lambda: decode.sample_path_batch(0, jax.tree.map(lambda x: x[None], scores)),
+    ):
+        with pytest.raises(InputError, match="`key` must be a key such as"):
+            call()

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax import loops, streams, theory
+from lowrank_jax import checks, loops, streams, theory
 from lowrank_jax.certify import audit, comparator
 from lowrank_jax.certify.spectrum import Conjugate, Spectrum, conjugate
 from lowrank_jax.checks import InputError
@@ -92,6 +92,7 @@ def run(
         model that the run itself ends with.
       hindsight: As in `regret`.
     """
+    checks.random_key(key)
     corpus = stream_of(data)
     start = jax.eval_shape(learner.init, key, corpus.example(0))
     info = jax.eval_shape(learner.update, start, corpus.example(0))[1]

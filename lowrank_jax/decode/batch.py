@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from lowrank_jax import checks
 from lowrank_jax.decode.cost import path_score
 from lowrank_jax.decode.forward_backward import entropy, sample_path
 from lowrank_jax.decode.k_best import Paths, k_best_paths
@@ -83,6 +84,7 @@ def sample_path_batch(
       scores: `Scores` of all sentences.
       lengths: (B,) true lengths; None means all L positions.
     """
+    checks.random_key(key)
     return _over(
         lambda one, length, i: sample_path(jax.random.fold_in(key, i), one, length),
         scores,

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from lowrank_jax import checks
 from lowrank_jax.decode.scores import (
     Length,
     Scores,
@@ -125,6 +126,7 @@ def sample_path(key: jax.Array, scores: Scores, length: Length = None) -> jax.Ar
     Returns:
       (L,) int32 labels, 0 beyond `length`.
     """
+    checks.random_key(key)
     scores, length = _prepare(scores, length, None)
     num_positions, num_labels = scores.unary.shape
     alpha, _ = _forward(scores, length)

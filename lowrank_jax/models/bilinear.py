@@ -132,6 +132,7 @@ def random(
       dtype: Type of the weights.
       spread: Standard deviation of an entry of alpha and beta. May be traced.
     """
+    checks.random_key(key)
     labels, params = space.num_labels, zeros(space, rank, dtype)
     keys = jax.random.split(key)
     shape = (space.num_features, rank)

@@ -222,6 +222,7 @@ def random(
       dtype: Type of the entries.
       lowest: Smallest entry. Entries are uniform between it and 1 before scaling.
     """
+    checks.random_key(key)
     keys = jax.random.split(key, shape.order)
     drawn = []
     for part, size in zip(keys, shape.sizes, strict=True):

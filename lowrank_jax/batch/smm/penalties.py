@@ -113,6 +113,7 @@ def warm_start(
     A block with no more rows or columns than `max_rank` is thresholded whole. For the
     overlapped penalty the start is a multiplier, 0 and of the shape of the block.
     """
+    checks.random_key(key)
     keys = jax.random.split(key, len(params))
     return tuple(
         jnp.zeros_like(part)

@@ -354,6 +354,7 @@ def _start(
     room: Capacity | None,
 ) -> State:
     """Return the state before the first round."""
+    checks.random_key(key)
     space, dtype = example.space, prior.dtype
     if not space.first_order:
         raise checks.InputError(

@@ -107,6 +107,7 @@ def _learner(
     checks.whole(num_positions=num_positions)
 
     def init(key: jax.Array, example: Batch) -> State:
+        checks.random_key(key)
         check_dtype(dtype)
         space = example.space
         if bool(space.first_order) != bool(rank):
