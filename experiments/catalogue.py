@@ -15,6 +15,7 @@ NAMES = (
     "bol-fig3",
     "bol-tasks",
     "bol-why",
+    "bol-predict",
     "bol-brown",
     "bol-regret",
     "bol-chunking",

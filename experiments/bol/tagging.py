@@ -26,6 +26,7 @@ __all__ = [
     "make_task",
     "predicted",
     "stream",
+    "streams_of",
     "summary",
     "table",
 ]
@@ -112,6 +113,27 @@ def stream(sequences: Sequences) -> streams.sentences.Stream:
     return streams.sentences.stream(padded, window=2 ** (longest - 1).bit_length())
 
 
+def streams_of(
+    task: Task, orders: str
+) -> tuple[streams.sentences.Stream, streams.sentences.Stream]:
+    """Put training and test data on the device, with features of some orders.
+
+    Args:
+      task: Training and test data.
+      orders: As `Method.orders`.
+    """
+    template = features.with_orders(task.template, orders)
+    has_transitions = template.has_transitions and orders != "first"
+    space = dataclasses.replace(
+        task.encoder.space, orders=template.orders, has_transitions=has_transitions
+    )
+    train, test = (
+        stream(dataclasses.replace(part, space=space))
+        for part in (task.train, task.test)
+    )
+    return train, test
+
+
 def _rounded(number: int) -> int:
     """Return the next multiple of an eighth of the power of 2 below the number."""
     step = max(1, 2 ** (number.bit_length() - 4))
@@ -151,14 +173,7 @@ def fit(
       Scores ``last`` and ``mean`` in percent, ``by_pass`` for `scored_at`, and the
       seconds, mistakes by pass and number of labels.
     """
-    template = features.with_orders(task.template, method.orders)
-    space = dataclasses.replace(
-        task.encoder.space,
-        orders=template.orders,
-        has_transitions=template.has_transitions and method.orders != "first",
-    )
-    train = stream(dataclasses.replace(task.train, space=space))
-    test = stream(dataclasses.replace(task.test, space=space))
+    train, test = streams_of(task, method.orders)
     settings = method.settings
     if method.module is online.bcd:  # the factors take turns from pass to pass
         settings = {"num_rounds_per_block": task.train.num_sentences} | settings
@@ -187,7 +202,7 @@ def fit(
         "compile_seconds": compile_seconds,
         "mistakes": mistakes,
         "wrong": wrong,
-        "labels": space.num_labels,
+        "labels": train.space.num_labels,
     }
 
 

@@ -28,6 +28,7 @@ class Spectrum(NamedTuple):
     max_ratio: float
     share_of_ties: float  # share of blocks with a ratio above 0.999
     global_ratio: float  # sigma_2 / sigma_1 of Theta as one matrix
+    mean_rank: float  # sum s_i^2 / s_1^2 of a block, mean over the blocks
 
 
 class Conjugate(NamedTuple):
@@ -181,7 +182,7 @@ def _singular_values(
 
 def _spectrum(values: np.ndarray, rank: int) -> Spectrum:
     if not len(values):
-        return Spectrum(0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+        return Spectrum(0, *(0.0,) * 7)
     top = values[:, 0]
     ratios = np.zeros(len(values))
     if rank < values.shape[1]:
@@ -196,6 +197,7 @@ def _spectrum(values: np.ndarray, rank: int) -> Spectrum:
         max_ratio=float(ratios.max()),
         share_of_ties=float((ratios > 0.999).mean()),
         global_ratio=float(two[0] / two[1]),
+        mean_rank=float(((values**2).sum(1) / np.where(top > 0, top, 1) ** 2).mean()),
     )
 
 

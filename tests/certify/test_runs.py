@@ -224,6 +224,7 @@ def test_spectrum_tells_ties_and_blocks_in_use():
     assert found.spectrum.median_ratio == pytest.approx(0.5)
     assert found.spectrum.global_ratio == pytest.approx(1)
     assert found.spectrum.participation == pytest.approx(14**2 / (16 + 81 + 1))
+    assert found.spectrum.mean_rank == pytest.approx((5 / 4 + 2 + 1) / 3)
 
 
 @pytest.mark.parametrize(
