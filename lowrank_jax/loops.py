@@ -20,8 +20,7 @@ from lowrank_jax import checks
 from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.streams import sentences
-from lowrank_jax.streams.whole import Whole
-from lowrank_jax.types import Example, Info, Learner, State, Stream
+from lowrank_jax.types import Example, Info, Learner, State, Stream, Whole
 
 __all__ = [
     "Pass",

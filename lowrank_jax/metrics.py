@@ -6,14 +6,16 @@ under the ROC curve) are fractions.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.chunks import Edges, chunk_edges, split_labels
 from lowrank_jax.data.corpus import Corpus, encode
-from lowrank_jax.data.lists import Lists, oracle
+
+if TYPE_CHECKING:
+    from lowrank_jax.data.lists import Lists
 
 __all__ = [
     "ChunkScores",
@@ -322,13 +324,15 @@ class Quality(NamedTuple):
     oracle: float
 
 
-def quality_of(lists: Lists, chosen: Sequence[int] | np.ndarray) -> Quality:
+def quality_of(lists: "Lists", chosen: Sequence[int] | np.ndarray) -> Quality:
     """Return the mean quality of the chosen, the first and the best candidates.
 
     Args:
       lists: Lists with at least one candidate each, all of known quality.
       chosen: (num_lists,) integers, index of the chosen candidate, from `predict`.
     """
+    from lowrank_jax.data.lists import oracle
+
     quality = np.asarray(lists.quality, np.float64)
     starts = np.asarray(lists.list_offsets, np.int64)[:-1]
     chosen = np.asarray(chosen, np.int64)

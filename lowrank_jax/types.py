@@ -20,6 +20,7 @@ __all__ = [
     "Learner",
     "Sentence",
     "Stream",
+    "Whole",
     "check_dtype",
     "fingerprint",
     "fingerprints",
@@ -73,6 +74,31 @@ class Stream(Protocol):
 
     def check(self) -> None:
         """Raise `InputError` unless the examples can be trained on. On the host."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Whole:
+    """A stream of one example, which is all of the data.
+
+    Attributes:
+      data: Pytree that the `update` of a batch learner takes.
+    """
+
+    data: Any
+
+    @property
+    def num_examples(self) -> int:
+        """Number of examples, which is 1."""
+        return 1
+
+    def example(self, index: jax.Array | int) -> Any:
+        """Return all of the data."""
+        del index
+        return self.data
+
+    def check(self) -> None:
+        """Do nothing: whoever made the data has checked them."""
 
 
 @jax.tree_util.register_dataclass

@@ -153,13 +153,14 @@ def fit_command(arguments: argparse.Namespace, system: System) -> int:
     test_path = None if test is None else files.find_data(test, arguments.data_dir)
     files.check_json(arguments.json, arguments.model)
 
-    from lowrank_jax.store import folder, lock
+    from lowrank_jax.store import files as store_files
+    from lowrank_jax.store import folder
 
     folder.check_target(arguments.model, system.kind)
     files.check_place(arguments.model)
     system.prepare()
     system.read(train_path, test_path)
-    with lock.hold(arguments.model):
+    with store_files.hold(arguments.model):
         try:
             result = system.fit(run)
             system.save(result)

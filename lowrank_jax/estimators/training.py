@@ -11,10 +11,8 @@ import numpy as np
 
 from lowrank_jax import loops
 from lowrank_jax.checks import InputError
-from lowrank_jax.store import checkpoint
 from lowrank_jax.store.files import CHECKPOINT
-from lowrank_jax.streams.whole import Whole
-from lowrank_jax.types import Learner, Stream
+from lowrank_jax.types import Learner, Stream, Whole
 
 __all__ = [
     "Display",
@@ -193,6 +191,8 @@ def run(
                 "compile_seconds": compile_seconds,
                 "machine": machine(),
             }
+            from lowrank_jax.store import checkpoint
+
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 more = () if job.judge is None else (best,)
@@ -247,6 +247,8 @@ def _narrow(trace: Any) -> Any:
 
 def _load(job: Job, path: pathlib.Path) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Read the checkpoint, if it is of this job."""
+    from lowrank_jax.store import checkpoint
+
     record = checkpoint.read_metadata(path)
     _check_record(path, record)
     differences = differences_of(record["settings"], job.settings)

@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lowrank_jax.features.codes import KeyTable, Vocabulary, Windows
-from lowrank_jax.features.columns import make
-from lowrank_jax.features.templates import Template, fill
+from lowrank_jax.features.templates import Template, fill, make_column
 
 if TYPE_CHECKING:
     from lowrank_jax.data.corpus import Corpus
@@ -65,7 +64,7 @@ def open_windows(
     for name in {name for _, name in macros}:
         number, _, function = str(name).partition(",")
         column = corpus.columns[int(number)]
-        columns[name] = make(column, function) if function else column
+        columns[name] = make_column(column, function) if function else column
     return Windows(columns, corpus.offsets, macros, vocabulary)
 
 

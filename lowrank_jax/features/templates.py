@@ -16,9 +16,19 @@ The same text after ``U`` and after ``B`` is one column with the orders ``"01"``
 computed once and has weights of both kinds. A line repeated with the same letter is a
 second column. Its score therefore counts twice, as in CRF++.
 
-Beyond CRF++, a macro may have a function of a column, as in ``%x[0,0,suffix3]``
-(`features.columns` lists them). Rows are not limited to -8..8, and a ``%`` that begins
-no macro is text.
+Beyond CRF++, rows are not limited to -8..8, and a ``%`` that begins no macro is text.
+A macro may also have a function of a column: ``%x[0,0,suffix3]`` is the last three
+characters of column 0 of this token. Nobody has to write such columns into a file.
+
+===========  ============================================  ==================
+function     value                                         of ``McDonald-92``
+===========  ============================================  ==================
+lower        small letters                                 ``mcdonald-92``
+shape        X, x and d for letters and digits, runs once  ``XxXx-d``
+digits       each digit as 0                               ``McDonald-00``
+prefixN      first N characters                            ``McD`` (N = 3)
+suffixN      last N characters                             ``-92`` (N = 3)
+===========  ============================================  ==================
 """
 
 import collections
@@ -26,18 +36,21 @@ import dataclasses
 import importlib.resources
 import pathlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from importlib.resources.abc import Traversable
 from typing import Any
 
+import numpy as np
+
 from lowrank_jax import checks
 from lowrank_jax.data.files import read_text
-from lowrank_jax.features.columns import function_of
 
 __all__ = [
     "Column",
     "Template",
+    "column_function",
     "fill",
+    "make_column",
     "parse_template",
     "read_template",
     "shipped_templates",
@@ -50,6 +63,8 @@ FARTHEST = 100
 _MACRO = re.compile(r"%x\[([+-]?[0-9]+),([0-9]+(?:,[a-z]+[0-9]*)?)\]")
 _NEGATIVE_COLUMN = re.compile(r"%x\[[+-]?[0-9]+,-[0-9]+\]")
 _BROKEN_MACRO = re.compile(r"%x|%[A-Za-z]\[")
+_DIGIT = re.compile(r"\d")
+_AFFIX = re.compile(r"(prefix|suffix)([1-9][0-9]?)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -219,6 +234,55 @@ def with_orders(template: Template, orders: str) -> Template:
     return Template(tuple(columns), has_transitions, template.source)
 
 
+def column_function(name: str) -> Callable[[str], str]:
+    """Return the function of a name, such as ``shape`` or ``suffix3``."""
+    functions = {"lower": str.lower, "shape": _shape, "digits": _digits}
+    if name in functions:
+        return functions[name]
+    match = _AFFIX.fullmatch(name)
+    if match is None:
+        raise checks.InputError(
+            f"{name!r} is not a function of columns; there are {', '.join(functions)}, "
+            "prefix1 to prefix99 and suffix1 to suffix99."
+        )
+    number = int(match[2])
+    if match[1] == "prefix":
+        return lambda value: value[:number]
+    return lambda value: value[-number:]
+
+
+def make_column(column: np.ndarray, name: str) -> np.ndarray:
+    """Return a column made from a column; each distinct value is looked at once.
+
+    Args:
+      column: (num_tokens,) strings.
+      name: Name of the function.
+    """
+    function, values = column_function(name), column.tolist()
+    made = {value: function(value) for value in dict.fromkeys(values)}
+    return np.fromiter(map(made.__getitem__, values), object, len(values))
+
+
+def _shape(value: str) -> str:
+    """Return X for large and x for small letters, d for digits; runs count once."""
+    found: list[str] = []
+    for character in value:
+        if character.isupper():
+            mark = "X"
+        elif character.isalpha():
+            mark = "x"
+        else:
+            mark = "d" if character.isdigit() else character
+        if found[-1:] != [mark]:
+            found.append(mark)
+    return "".join(found)
+
+
+def _digits(value: str) -> str:
+    """Return the value with 0 for each digit."""
+    return _DIGIT.sub("0", value)
+
+
 def _shipped_folder() -> Traversable:
     return importlib.resources.files("lowrank_jax.features") / "shipped"
 
@@ -255,7 +319,7 @@ def _split(
     for name in names:
         if isinstance(name, str):
             try:
-                function_of(name.partition(",")[2])
+                column_function(name.partition(",")[2])
             except checks.InputError as error:
                 raise checks.InputError(f"{place}: {error}") from None
     return literals, tuple(zip(map(int, parts[1::3]), names, strict=True))

@@ -27,7 +27,7 @@ A model with an index `rows` keeps one row per touched feature (`online.touched`
 row of feature k is ``rows[k]``.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,10 +39,13 @@ from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import LowRankScores, Scores
 from lowrank_jax.linalg import spectra
 from lowrank_jax.linalg.forms import by_platform
-from lowrank_jax.models import blocks, linear
+from lowrank_jax.models import blocks
 from lowrank_jax.models.blocks import stride
 from lowrank_jax.streams import sentences
 from lowrank_jax.types import Sentence
+
+if TYPE_CHECKING:
+    from lowrank_jax.models import linear
 
 __all__ = [
     "Params",
@@ -171,7 +174,7 @@ def join(left: jax.Array, right: jax.Array) -> jax.Array:
     return jnp.pad(columns, ((0, 0), (0, gap)))
 
 
-def truncated(params: linear.Params, rank: int) -> Params:
+def truncated(params: "linear.Params", rank: int) -> Params:
     """Return the linear model with each first-order block cut to a rank, by an SVD.
 
     Args:

@@ -6,27 +6,44 @@ fresh name cannot be guessed, is created exclusively, and is opened relative to 
 folder's own descriptor. So a link that somebody has put there is never followed, and a
 file that this program did not make is never deleted.
 
+A model folder has one writer. Its lock is a file in the folder, locked by the
+operating system. If its process ends, however it ends, the lock is free. The text in
+the file (process, machine, time) is for messages. Systems and disks without such locks
+have none.
+
 A packed file may be far smaller than its content. Readers therefore stop at a limit.
 """
 
+import contextlib
+import datetime
+import json
 import os
 import pathlib
+import platform
 import re
 import secrets
 import stat
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import IO, Self
 
 from lowrank_jax.checks import InputError
 
+try:
+    import fcntl
+except ImportError:  # pragma: no cover  (Windows)
+    fcntl = None  # type: ignore[assignment]
+
 __all__ = [
     "CHECKPOINT",
+    "LOCK",
     "PARTS",
     "Folder",
     "Path",
     "check_path",
     "check_unpacked",
+    "hold",
     "most_unpacked",
     "open_file",
     "replace_file",
@@ -36,6 +53,8 @@ __dir__ = __all__.copy
 
 #: Name of the checkpoint of an unfinished training in a model folder.
 CHECKPOINT = "checkpoint.npz"
+#: Name of the lock in a model folder.
+LOCK = ".lock"
 #: Names of files that a killed process may leave behind.
 PARTS = re.compile(r"\.lowrank-jax-[0-9a-f]{32}\.part")
 #: Environment variable with the largest unpacked size of a file, in bytes.
@@ -47,6 +66,8 @@ _FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 _FRESH |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 Path = str | os.PathLike[str]
+
+_held: dict[pathlib.Path, int] = {}  # folder -> thread
 
 
 class Folder:
@@ -196,3 +217,85 @@ def check_unpacked(name: Path, size: int, limit: int) -> None:
             f"{os.fspath(name)} unpacks to more than {limit:,} bytes; if that is "
             f"right, raise the limit with --max-unpacked BYTES or {MAX_UNPACKED}."
         )
+
+
+@contextlib.contextmanager
+def hold(folder: Path) -> Iterator[None]:
+    """Keep other processes from writing to a folder; a thread may nest it.
+
+    Args:
+      folder: Folder. If it is missing, it is made, with the folders above it, and
+        removed again if it stays empty.
+
+    Raises:
+      InputError: If another process or thread holds the lock.
+    """
+    folder = check_path(folder).resolve()
+    if _held.get(folder) == threading.get_ident() or fcntl is None:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+        return
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
+    handle = _take(folder)
+    _held[folder] = threading.get_ident()
+    try:
+        yield
+    finally:
+        del _held[folder]
+        try:
+            with contextlib.suppress(OSError):
+                os.unlink(folder / LOCK)
+        finally:
+            os.close(handle)
+        with contextlib.suppress(OSError):
+            for path in new:
+                path.rmdir()
+
+
+def _take(folder: pathlib.Path) -> int:
+    """Return the handle of the locked file."""
+    path = folder / LOCK
+    while True:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        except FileNotFoundError:
+            continue  # the earlier holder has just removed its empty folder
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            os.close(handle)
+            raise InputError(f"{path} is not a lock of this program; remove it.")
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            who = os.read(handle, 1000)
+            os.close(handle)
+            raise InputError(
+                f"{folder} is being written by {_describe(who)}; wait for it to end or "
+                "name another folder."
+            ) from None
+        except OSError:  # pragma: no cover  (a disk without locks)
+            pass
+        with contextlib.suppress(FileNotFoundError):
+            if os.stat(path).st_ino == found.st_ino:
+                break
+        os.close(handle)  # the earlier holder has removed the file meanwhile
+    now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
+    about = {"pid": os.getpid(), "host": platform.node(), "since": now}
+    try:
+        os.ftruncate(handle, 0)
+        os.write(handle, json.dumps(about).encode())
+    except OSError:  # a full disk: the lock holds without its text
+        pass
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _describe(content: bytes) -> str:
+    try:
+        about = json.loads(content)
+        return f"process {about['pid']} on {about['host']} since {about['since']}"
+    except (ValueError, KeyError, TypeError):
+        return "another process"

@@ -21,7 +21,7 @@ import numpy as np
 
 from lowrank_jax import __version__
 from lowrank_jax.checks import InputError
-from lowrank_jax.store import files, lock
+from lowrank_jax.store import files
 from lowrank_jax.store.arrays import read_arrays, read_json, write_arrays
 from lowrank_jax.store.files import Path
 
@@ -116,7 +116,7 @@ def check_target(folder: Path, kind: str) -> None:
             f"{about.title}."
         )
     if folder.is_dir():
-        ours = {_MODEL, lock.LOCK, *about.extra}
+        ours = {_MODEL, files.LOCK, *about.extra}
         ours |= {name for array in about.arrays for name in _names(array)}
         ours |= {files.CHECKPOINT} if about.resume else set()
         for item in sorted(folder.iterdir()):
@@ -150,7 +150,7 @@ def write(
     if kind != _TAGGER:
         about["kind"] = kind
     about |= {"package_version": __version__, **content.about, "files": {}}
-    with lock.hold(folder), files.Folder(pathlib.Path(folder).resolve()) as place:
+    with files.hold(folder), files.Folder(pathlib.Path(folder).resolve()) as place:
         _mend(place, kind)
         for name, arrays in content.arrays.items():
             plain, new = _names(name)

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from lowrank_jax.streams import sentences as sentences
     from lowrank_jax.streams import words as words
     from lowrank_jax.streams.stacked import Stacked as Stacked
-    from lowrank_jax.streams.whole import Whole as Whole
+    from lowrank_jax.streams.stacked import Whole as Whole
 
 __all__, __getattr__, __dir__ = lazy.attach(
     __name__,
     {
         "Stacked": "stacked:Stacked",
-        "Whole": "whole:Whole",
+        "Whole": "stacked:Whole",
         "lanes": "lanes",
         "lists": "lists",
         "matrices": "matrices",

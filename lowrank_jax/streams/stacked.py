@@ -7,9 +7,9 @@ import jax
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import check_ids, check_values
-from lowrank_jax.types import Sentence
+from lowrank_jax.types import Sentence, Whole
 
-__all__ = ["Stacked"]
+__all__ = ["Stacked", "Whole"]
 __dir__ = __all__.copy
 
 

@@ -11,7 +11,8 @@ from lowrank_jax import data
 from lowrank_jax.checks import InputError
 from lowrank_jax.estimators import Tagger, training
 from lowrank_jax.features import parse_template
-from lowrank_jax.store import checkpoint, lock
+from lowrank_jax.store import checkpoint
+from lowrank_jax.store import files as store
 from tests.cli.test_bad_input import refused
 
 
@@ -42,11 +43,11 @@ def test_resume_of_a_finished_run_trains_nothing(cli, files, tmp_path, monkeypat
 
 def test_a_second_training_into_one_folder_is_told_who_is_there(cli, files, tmp_path):
     (tmp_path / "m").mkdir()
-    with lock.hold(tmp_path / "m"):
-        held = os.open(tmp_path / "m" / lock.LOCK, os.O_RDONLY)
-        lock._held.clear()  # as another process
+    with store.hold(tmp_path / "m"):
+        held = os.open(tmp_path / "m" / store.LOCK, os.O_RDONLY)
+        store._held.clear()  # as another process
         refused(cli(*train(files, tmp_path / "m")), f"process {os.getpid()} on")
-        lock._held[(tmp_path / "m").resolve()] = 0
+        store._held[(tmp_path / "m").resolve()] = 0
     os.close(held)
     assert os.listdir(tmp_path / "m") == []
 

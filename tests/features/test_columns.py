@@ -3,7 +3,8 @@ import pytest
 
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.corpus import corpus_of
-from lowrank_jax.features import Encoder, columns, parse_template, read_template
+from lowrank_jax.features import Encoder, parse_template, read_template
+from lowrank_jax.features.templates import column_function, make_column
 
 
 @pytest.mark.parametrize(
@@ -19,9 +20,9 @@ from lowrank_jax.features import Encoder, columns, parse_template, read_template
     ],
 )
 def test_a_function_makes_a_value(name, value, made):
-    assert columns.function_of(name)(value) == made
+    assert column_function(name)(value) == made
     column = np.array([value, "x", value], object)
-    assert columns.make(column, name).tolist()[::2] == [made, made]
+    assert make_column(column, name).tolist()[::2] == [made, made]
 
 
 def test_a_macro_with_a_function_is_a_column_written_by_hand():
@@ -30,7 +31,7 @@ def test_a_macro_with_a_function_is_a_column_written_by_hand():
     made = parse_template("U1:%x[0,0,suffix2]/%x[-1,0,shape]\nU2:%x[1,0,lower]\nB\n")
     plain = parse_template("U1:%x[0,1]/%x[-1,2]\nU2:%x[1,3]\nB\n")
     names = ("suffix2", "shape", "lower")
-    tuples = [(w, *(columns.function_of(n)(w) for n in names)) for w in words]
+    tuples = [(w, *(column_function(n)(w) for n in names)) for w in words]
     one, rows = Encoder.fit_transform(corpus_of([words], labels), made)
     two, expected = Encoder.fit_transform(corpus_of([tuples], labels), plain)
     texts = [

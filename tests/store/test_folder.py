@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lowrank_jax.checks import InputError
-from lowrank_jax.store import arrays, checkpoint, files, folder, lock
+from lowrank_jax.store import arrays, checkpoint, files, folder
 from tests.campaign.crashes import crash_points
 
 
@@ -145,11 +145,11 @@ def test_planted_links_are_not_followed_and_strangers_not_deleted(tmp_path):
     assert number_of(place) == 1 and victim.read_text() == "mine"
     assert (tmp_path / ".m.part" / "letter").read_text() == "dear"
     assert (tmp_path / ".m.previous").exists()
-    (place / lock.LOCK).symlink_to(victim)
+    (place / files.LOCK).symlink_to(victim)
     with pytest.raises(OSError):
         folder.write(place, "tagger", model(2))
-    (place / lock.LOCK).unlink()
-    os.link(victim, place / lock.LOCK)
+    (place / files.LOCK).unlink()
+    os.link(victim, place / files.LOCK)
     with pytest.raises(InputError, match="is not a lock of this program"):
         folder.write(place, "tagger", model(2))
     assert victim.read_text() == "mine" and number_of(place) == 1
@@ -164,8 +164,9 @@ def test_a_folder_inside_the_folder_is_foreign(tmp_path):
 
 def test_a_lock_says_who_holds_it_and_is_free_when_its_process_is_gone(tmp_path):
     program = (
-        "import sys\nfrom lowrank_jax.store import lock\n"
-        "with lock.hold(sys.argv[1]):\n    print('ready', flush=True); sys.stdin.read()"
+        "import sys\nfrom lowrank_jax.store import files\n"
+        "with files.hold(sys.argv[1]):\n"
+        "    print('ready', flush=True); sys.stdin.read()"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program, str(tmp_path / "m")],
@@ -180,14 +181,14 @@ def test_a_lock_says_who_holds_it_and_is_free_when_its_process_is_gone(tmp_path)
             folder.write(tmp_path / "m", "tagger", model(1))
         process.kill()
         process.wait()
-        assert (tmp_path / "m" / lock.LOCK).exists()
-        with lock.hold(tmp_path / "m"):
+        assert (tmp_path / "m" / files.LOCK).exists()
+        with files.hold(tmp_path / "m"):
             folder.write(tmp_path / "m", "tagger", model(1))
         assert number_of(tmp_path / "m") == 1
     finally:
         process.kill()
         process.communicate()
-    with lock.hold(tmp_path / "new"):
+    with files.hold(tmp_path / "new"):
         pass
     assert os.listdir(tmp_path) == ["m"]
 
