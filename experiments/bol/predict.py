@@ -18,13 +18,13 @@ interval by the bootstrap over tasks. Points of one task stand or fall together 
 
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from experiments.bol import tagging, tasks
-from experiments.intervals import Mean, decide, mean_of
+from experiments.intervals import Mean, mean_of
 from experiments.protocol import Experiment, Result, Setup, Verdict
 from experiments.tables import markdown
 from lowrank_jax import certify, loops, online
@@ -169,10 +169,22 @@ def rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
     return float(a @ b / size) if size else 0.0
 
 
-def correlation(result: Result, key: str) -> Mean:
+class Correlation(NamedTuple):
+    """A correlation and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def shown(self) -> str:
+        """Return both as text."""
+        return f"{self.value:+.2f} ({self.low:+.2f} to {self.high:+.2f})"
+
+
+def correlation(result: Result, key: str) -> Correlation:
     """Return the correlation of a number with the gain over all points.
 
-    The interval is by the bootstrap over tasks, half of its width.
+    The interval is by the bootstrap over tasks.
     """
     gain, number = _means(result, "gain"), _means(result, key)
     names = [row["task"] for row in result["rows"]]
@@ -183,9 +195,8 @@ def correlation(result: Result, key: str) -> Mean:
         drawn = rng.integers(len(places), size=len(places))
         some = np.concatenate([places[i] for i in drawn])
         samples.append(rank_correlation(gain[some], number[some]))
-    value = rank_correlation(gain, number)
-    low, high = np.percentile(samples, [2.5, 97.5])
-    return Mean(value, float(max(high - value, value - low)))
+    low, high = np.percentile(samples, [2.5, 97.5]).tolist()
+    return Correlation(rank_correlation(gain, number), low, high)
 
 
 def within(result: Result, key: str) -> Mean:
@@ -203,15 +214,20 @@ def within(result: Result, key: str) -> Mean:
 
 def verdicts(result: Result) -> list[Verdict]:
     """Return, for each number, if it tells where the gain is larger."""
-    found = []
+    found: list[Verdict] = []
     for key, sign in PREDICTORS.items():
-        value = correlation(result, key)
+        value, *ends = correlation(result, key)
+        low, high = sorted(sign * end for end in ends)
         side = "more" if sign > 0 else "less"
         found.append(
-            decide(
-                f"{side} {key} goes with more gain of the blocks over sp",
-                Mean(sign * value.mean, value.half),
-            )
+            {
+                "claim": f"{side} {key} goes with more gain of the blocks over sp",
+                "value": sign * value,
+                "interval": [low, high],
+                "verdict": (
+                    "holds" if low > 0 else "fails" if high < 0 else "not decided"
+                ),
+            }
         )
     return found
 
@@ -234,7 +250,7 @@ def table(result: Result) -> str:
     rows = [
         [
             key,
-            correlation(result, key).shown("+", mark="±"),
+            correlation(result, key).shown(),
             within(result, key).shown("+", mark="±"),
         ]
         for key in PREDICTORS
@@ -278,8 +294,8 @@ def picture(figure: Any, result: Result) -> None:
         ticks = (-1, 0, 1, 2, 5, 10)
         axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.set_xlabel(labels[key])
-        found = correlation(result, key)
-        axes.set_title(f"correlation {found.shown('+', mark='±')}", loc="left")
+        found = correlation(result, key).shown()
+        axes.set_title(f"correlation {found}", loc="left", fontsize=10)
         axes.grid(alpha=0.3)
     for axes in panels[::2]:
         axes.set_ylabel("gain of the blocks over sp (points)")

@@ -18,8 +18,7 @@ def made_result(sign):
     for number, task in enumerate(["a", "b", "c", "d"]):
         for share in (0.1, 1.0):
             gain = number + 0.2 * share
-            is_swapped = task == "a"  # a correlation below 1, which has an interval
-            near = number + 0.2 * (1.1 - share) if is_swapped else gain
+            near = number + 0.2 * (1.1 - share) if task == "a" else gain
             runs = [
                 {
                     "gain": gain + 0.01 * seed,
@@ -53,6 +52,7 @@ def test_verdicts_follow_the_sign_of_the_correlation(sign, said, tmp_path):
         one = found[f"{key} goes with more gain of the blocks over sp"]
         assert one["verdict"] == said
         assert 0.9 < sign * one["value"] < 1
+        assert one["interval"][0] <= one["value"] <= one["interval"][1]
     assert len(found) == len(predict.PREDICTORS)
     constant = found["more first pass goes with more gain of the blocks over sp"]
     assert constant["verdict"] == "not decided"
