@@ -123,7 +123,7 @@ def verdicts(result: Result) -> list[Verdict]:
     """Return the differences at each point, and the paper's "8 of 10 points"."""
     found: list[Verdict] = []
     for number, (ours, form, other, its_form) in enumerate(CLAIMS):
-        higher, _, total = points_won(result, number)
+        higher, sure, total = points_won(result, number)
         claim = f"{ours}, {form} above {other}, {its_form} on 8 of 10 points"
         holds = higher >= 0.8 * total
         found.append(
@@ -132,6 +132,7 @@ def verdicts(result: Result) -> list[Verdict]:
                 "value": higher / total,
                 "interval": None,
                 "verdict": "holds" if holds else "fails",
+                "found": f"higher on {higher} of {total}, by its interval on {sure}",
             }
         )
     for row in result["rows"]:  # the paper's claim, and the best of ours
