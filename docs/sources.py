@@ -2,7 +2,7 @@
 
 A comment such as ``<!-- source: lowrank_jax/types.py Learner -->`` stands before a
 block of code, which is written from the file. A name may have dots:
-``learner.update``.
+``learner.update``. Sections of its docstring (``Args``, ``Returns``) are left out.
 
 python docs/sources.py          # rewrite docs/core.md
 python docs/sources.py --check  # status 1 if it is not what the sources say
@@ -16,6 +16,7 @@ import textwrap
 
 ROOT = pathlib.Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "core.md"
+SECTIONS = re.compile(r'\n\n +(?:Args|Returns):\n.*?"""\n', re.DOTALL)
 BLOCK = re.compile(r"<!-- source: (\S+) (\S+) -->\n\n```py\n.*?```\n", re.DOTALL)
 
 
@@ -31,7 +32,8 @@ def piece(path: str, name: str) -> str:
         )
     first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
     lines = text.split("\n")[first - 1 : node.end_lineno]
-    return textwrap.dedent("\n".join(lines))
+    code = textwrap.dedent("\n".join(lines))
+    return SECTIONS.sub(r'"""\n', code, count=1)
 
 
 def filled(text: str) -> str:

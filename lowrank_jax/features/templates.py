@@ -76,7 +76,7 @@ class Column:
         string more than macros. Columns with equal literals share their features.
       macros: Pairs ``(row, column)``, one per ``%x[row,column]``. The column is a
         number, or for ``%x[row,column,function]`` the text ``"column,function"``.
-      orders: ``"0"``, ``"1"`` or ``"01"``, as in `types.Space`.
+      orders: ``"0"``, ``"1"`` or ``"01"``, as in `data.sequences.Space`.
       line: Number of its line in the file, counted from 1, for messages.
     """
 
@@ -108,7 +108,7 @@ class Template:
 
     @property
     def orders(self) -> tuple[str, ...]:
-        """One word per column, as `types.Space.orders`."""
+        """One word per column, as `orders` of `data.sequences.Space`."""
         return tuple(column.orders for column in self.columns)
 
     def to_text(self) -> str:

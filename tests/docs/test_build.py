@@ -124,3 +124,12 @@ def test_linked_files_are_there(folder):
     for page in folder.glob("*.md"):
         for link in re.findall(r"\]\(((?!http|#)[^)#]+)", page.read_text()):
             assert (folder / link).exists(), f"{page.name}: {link}"
+
+
+def test_the_core_is_what_the_sources_say(monkeypatch):
+    monkeypatch.syspath_prepend(str(DOCS))
+    sources = importlib.import_module("sources")
+    text = sources.PAGE.read_text()
+    assert sources.filled(text) == text, "run python docs/sources.py"
+    assert text.count("<!-- source: ") == text.count("```py\n") == 8
+    assert "Args:" not in text
