@@ -36,7 +36,7 @@ class Run:
     Attributes:
       read_seconds: Time from the start of the command to the start of the training.
       job: The job as it was done.
-      outcome: Its outcome.
+      outcome: Outcome of the job.
     """
 
     read_seconds: float

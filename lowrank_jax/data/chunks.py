@@ -83,7 +83,7 @@ def scheme_of(
     Raises:
       InputError: If the labels are legal in no scheme. The message names the first
         token that IOBES does not allow if there are tags E or S. Else it names the
-        token up to which the better of IOB1 and IOB2 holds.
+        token at which the last of IOB1 and IOB2 fails.
     """
     codes, values = encode(labels)
     wrong = {}

@@ -7,8 +7,8 @@ the silent phoneme. One word is one sentence.
 
 If an entry has more or fewer output symbols than letters, it cannot be aligned. It is
 left out and counted in `Corpus.num_skipped`. The released file has one such entry,
-*gunpowder*, which lacks its stress. So 20,008 words have phonemes, and 20,007 of them
-stress too.
+*gunpowder*, whose stress is missing. So 20,008 words have phonemes, and 20,007 of them
+have stress too.
 """
 
 import os

@@ -1,9 +1,10 @@
 r"""The k best label sequences of one sentence, exactly.
 
 Viterbi's recursion on sorted lists: for each position and label the k best ways to get
-there, merged from the k best ways to each previous label. A merge takes k times the
-greatest head of the S lists, the first of equals; then equal scores come in the order
-of the tie rule (smallest reversed labels first) at every position. Cost O(n k S^2).
+there, merged from the k best ways to each previous label. A merge takes the greatest
+head of the S lists k times, and the first of equal heads. So equal scores come in the
+order of the tie rule (smallest reversed labels first) at every position. The cost is
+O(n k S^2).
 """
 
 from typing import NamedTuple
@@ -32,8 +33,8 @@ class Paths(NamedTuple):
     Attributes:
       labels: (k, L) int32; 0 at `length` and beyond, and in rows that are not valid.
       scores: (k,); minus infinity in rows that are not valid.
-      is_valid: (k,) whether there is such a path: fewer than k may exist, and a path of
-        score minus infinity is a forbidden one.
+      is_valid: (k,) True if there is such a path. Fewer than k may exist. A path of
+        score minus infinity is forbidden.
     """
 
     labels: jax.Array
@@ -99,7 +100,7 @@ def _merge(best: jax.Array, pairs: jax.Array) -> tuple[jax.Array, jax.Array]:
 
     Args:
       best: (S, k) scores, each row sorted.
-      pairs: (num_current, S) what is added to a list, by current label.
+      pairs: (num_current, S) score added to a list, by current label.
 
     Returns:
       The k greatest sums (num_current, k), and where each came from: label * k + rank.

@@ -34,7 +34,7 @@ class Scores(NamedTuple):
 
     Attributes:
       unary: (L, S) score of each label at each position.
-      pairwise: (S, S+1) shared by all positions, or (L, S, S+1) one a position.
+      pairwise: (S, S+1) shared by all positions, or (L, S, S+1) one per position.
         Further columns are never read: a model may pad its rows for alignment.
 
     A score of minus infinity forbids a label or a pair of labels.
@@ -113,7 +113,7 @@ def as_scores(scores: Scores, allowed: jax.Array | None = None) -> Scores:
 def as_batch(
     scores: Scores, lengths: jax.Array | None
 ) -> tuple[Scores, jax.Array, bool]:
-    """Check many sentences' scores; return them, their lengths, and are pairs shared.
+    """Check scores of many sentences; return them, lengths, and if pairs are shared.
 
     Shapes are `unary` (B, L, S) and `pairwise` (S, S+1) or (B, L, S, S+1).
     """

@@ -177,7 +177,7 @@ def check_wide(estimator: Any, learner: Any) -> None:
 
     Args:
       estimator: Estimator with `batch_size` and `num_devices`.
-      learner: Its learner.
+      learner: Learner of the estimator.
     """
     from lowrank_jax import checks, loops
 

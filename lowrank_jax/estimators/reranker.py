@@ -113,7 +113,7 @@ class Reranker(Estimator):
           place: (V,) cell of each feature in the tensor; None for a linear model.
           names: Id of each name; None if ids are numbers.
           learner: Name of the learner that made them.
-          settings: Its settings, ready for JSON.
+          settings: Settings of the learner, ready for JSON.
           training: Summary of the training, ready for JSON.
         """
         plain, about = dict(settings or {}), dict(training or {})

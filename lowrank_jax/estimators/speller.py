@@ -94,7 +94,7 @@ class Speller(Estimator):
           has_boundary: True if factors over the boundary symbol count.
           has_end: True if the factor that ends a word counts.
           learner: Name of the learner that made them.
-          hyperparameters: Its settings, ready for JSON.
+          hyperparameters: Settings of the learner, ready for JSON.
           training: Summary of the training, ready for JSON.
         """
         plain, about = dict(hyperparameters or {}), dict(training or {})

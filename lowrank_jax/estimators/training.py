@@ -136,7 +136,7 @@ def run(
     """Train, writing checkpoints.
 
     Args:
-      job: What to train.
+      job: Learner, examples and settings of the run.
       resume: If true, the run resumes from the checkpoint in the folder.
       show: Display of the progress.
       stop: If its number is set, the run ends after the pass, with a checkpoint.

@@ -1,6 +1,6 @@
 r"""The largest of many numbers, kept exactly while a few of them change.
 
-A tree of maxima with `BRANCHING` children a node: changing one leaf costs
+A tree of maxima with `BRANCHING` children per node: changing one leaf costs
 :math:`O(\log K)`, reading the maximum costs nothing. It serves
 :math:`\sigma_1(\Theta) = \max_k \sigma_1(\Theta_k)` of a block-diagonal
 :math:`\Theta` (errata of BOL-Eq9-12), whose cost must not grow with :math:`K`.

@@ -2,8 +2,8 @@ r"""Proximal maps of penalties.
 
 .. math:: \operatorname{prox}_h(z) = \arg\min_x h(x) + \tfrac12\|x - z\|^2
 
-Each works on an array of any shape and keeps its dtype; the strengths may be traced and
-must be zero or more.
+Each works on an array of any shape and keeps its dtype. Strengths are zero or more and
+may be traced.
 """
 
 import jax

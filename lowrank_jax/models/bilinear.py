@@ -369,7 +369,7 @@ def sought(
     Args:
       params: Model.
       sentence: Sentence.
-      buffers: As in `scores`. None takes new ones.
+      buffers: Buffers, as in `scores`. None takes new ones.
     """
     if buffers is None:
         buffers = buffers_for(params, sentence)

@@ -111,7 +111,7 @@ def with_cost(
     Args:
       sentence: Sentence of the round; unknown labels cost nothing.
       scores: Scores of the model.
-      cost: As `decode.cost_table` takes it, or None for the scores alone.
+      cost: Cost for `decode.cost_table`, or None for the scores alone.
     """
     if cost is None:
         return scores, None
@@ -243,7 +243,7 @@ def squared_norm(
 
     Args:
       sentence: Sentence of the round.
-      differences: Where its label pairs differ.
+      differences: Positions where the label pairs of the sentence differ.
       has_blocks: If false, first-order features are left out.
     """
     space = sentence.space

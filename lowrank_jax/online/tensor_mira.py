@@ -57,7 +57,7 @@ class State(NamedTuple):
       params: For each mode (H, n_d).
       sums: Sum of the params over rounds, if the learner averages.
       num_rounds: Number of rounds t, () int32.
-      agreement: How well the averages stand for the tensor, if the learner averages.
+      agreement: Fit of the averages to the tensor, if the learner averages.
     """
 
     params: Params
@@ -81,7 +81,7 @@ class Info(NamedTuple):
       objective_after: TM-Eq3 after the round; sum over candidates, ().
       rises: Share of sub-steps that raised TM-Eq3, ().
       norm_product: Product over d of ``||w_h^d||^2``, mean over h, ().
-      component_distance: In 0..1; 0 where all components are equal, ().
+      component_distance: Distance of the components, in 0..1; 0 if all are equal, ().
       average_cosine: Cosine of the tensor and the tensor of the averages; 1 if the
         learner does not average, ().
       restarted: True if the averages no longer stand for the tensor and start anew
@@ -157,8 +157,8 @@ def learner(
       averaging: ``"average"`` keeps the mean of each vector over rounds, since the
         round at which the means last started anew (`Info.restarted`); ``"none"``.
       cost: :math:`\rho`: ``"quality"`` (difference of quality) or ``"one"``.
-      oracle: Which of several best candidates: ``"first"``, or of highest score now
-        (``"nearest"``).
+      oracle: Choice among several best candidates: the ``"first"``, or the one with
+        the highest score now (``"nearest"``).
       decoding: ``"plain"`` if :math:`z_t` has the highest score, as in TM-Alg2,
         ``"cost"`` if it has the highest sum of score and cost.
       num_best: Number of candidates per round to update against, in turn. Static.
@@ -277,8 +277,8 @@ def learner(
     ) -> tuple[State, jax.Array, jax.Array, jax.Array]:
         """Return the state after a round of `size` lists that ended with `params`.
 
-        Also the cosine of tensor and averages, whether these start anew, and the
-        squared lengths of the vectors before they were balanced, (D, H).
+        It also returns the cosine of tensor and averages, whether the averages start
+        anew, and the squared lengths of the vectors before they were balanced, (D, H).
         """
         sums, agreement, reference = state.sums, state.agreement, params
         times = jnp.asarray(size).astype(dtype)

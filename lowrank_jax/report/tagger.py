@@ -22,7 +22,7 @@ def tagger_page(about: dict[str, Any], reasons: "Sequence[Reason]" = ()) -> str:
     """Return the HTML page of a tagger.
 
     Args:
-      about: What ``lowrank-jax show --json`` prints.
+      about: Content that ``lowrank-jax show --json`` prints.
       reasons: Reasons for the labels of a sentence, from `Tagger.explain`.
     """
     facts = [

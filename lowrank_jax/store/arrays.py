@@ -101,7 +101,7 @@ def read_npz(
     Args:
       path: Path of the file.
       only: Names of the arrays to read; None reads all arrays.
-      words: What a damaged file is called, and what to do about it.
+      words: Words for a damaged file, and what to do about it.
 
     Raises:
       InputError: Whatever is wrong with the file.
@@ -152,7 +152,7 @@ def check_arrays(
     """Raise `InputError` unless arrays have these shapes and are finite numbers.
 
     Args:
-      place: What was read, for the message.
+      place: Name of the file, for the message.
       arrays: Arrays by name.
       shapes: Shape of each array to look at; None stands for any size.
       kind: Kinds of dtype allowed, as in ``numpy.dtype.kind``.

@@ -138,7 +138,7 @@ def write(
     Args:
       folder: Place of the model; made if it is missing.
       kind: Kind of the model; `read` asks for the same.
-      content: What the folder is to hold.
+      content: Content that the folder gets.
       keep_checkpoint: If true, a checkpoint in the earlier folder stays.
 
     Raises:
@@ -216,7 +216,7 @@ def complete(place: Path, kind: str) -> Iterator[None]:
     """Turn a missing part of a model into one sentence.
 
     Args:
-      place: What was read, for the message.
+      place: Name of the file, for the message.
       kind: Kind of the model.
     """
     try:

@@ -136,7 +136,7 @@ def pictures(curves: Curves) -> list[str]:
         report.picture(
             lambda figure: _draw_descent(figure, curves),
             "The lines show how the objective and the weights approach their limits, "
-            f"sweep by sweep. Dashed: the rate predicted before looking, {rate:.4f} a "
+            f"sweep by sweep. Dashed: the rate predicted before looking, {rate:.4f} per "
             "sweep, the spectral radius of one sweep's Jacobian at the limit (DR-S6). "
             "The convergence is linear, not faster.",
             3.2,
@@ -232,7 +232,7 @@ def _draw_descent(figure: Any, curves: Curves) -> None:
         3 * predicted,  # beside the line, not on it
         "--",
         color=GREY,
-        label=f"predicted slope, {run.predicted_rate:.3f} a sweep",
+        label=f"predicted slope, {run.predicted_rate:.3f} per sweep",
     )
     axes.set(yscale="log", xlabel="sweep")
     axes.legend(fontsize=9)

@@ -188,7 +188,7 @@ def run(statement: Statement, effort: Effort) -> Result:
 
     Args:
       statement: Row to check.
-      effort: How hard to try.
+      effort: Number and seed of the trials.
     """
     began = time.perf_counter()
     trials = silent = failures = 0

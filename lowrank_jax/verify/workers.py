@@ -59,7 +59,7 @@ def results_of(
     that dies, or ten minutes without any result, raise `RuntimeError`.
 
     Args:
-      effort: How hard to try.
+      effort: Number and seed of the trials.
       num_workers: Number of processes.
       only: Ids to check.
     """

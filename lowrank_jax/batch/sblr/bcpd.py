@@ -73,7 +73,7 @@ class Info(NamedTuple):
 
     Attributes:
       objective: F^k, ().
-      loss: Its part without penalties, ().
+      loss: Objective without the penalties, ().
       change: q^k, Eq. (8), ().
       left_constant: L_u^k, ().
       right_constant: L_v^k, ().

@@ -68,7 +68,7 @@ class Certifier:
         will not do costs no time.
 
         Args:
-          job: What to train.
+          job: Training to certify.
           encoder: Features of this run.
         """
         if self.arguments.certify not in ("average", "hindsight"):
@@ -82,7 +82,7 @@ class Certifier:
 
         Args:
           run: The run, with the traces of all passes.
-          tagger: Its model.
+          tagger: Model that the run made.
         """
         import jax
         import numpy as np

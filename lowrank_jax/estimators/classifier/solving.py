@@ -86,7 +86,7 @@ def alive(problem: tuple, found: Solved) -> Solved:
 
     Args:
       problem: Arguments of `solve`.
-      found: What `solve` has returned for them.
+      found: Result of `solve` for the problems.
     """
     labelled, numbers, start, fixed, max_iterations = problem
     strengths = {name: numbers[name] for name in _NAMES if name in numbers}

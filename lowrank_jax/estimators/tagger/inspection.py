@@ -121,7 +121,7 @@ def explain(
       encoder: Encoder of the model.
       weights: Arrays of the model by name.
       sequences: The sentence, encoded.
-      tokens: Its tokens, to show.
+      tokens: Tokens to show.
     """
     num_labels, ids = len(encoder.labels), np.asarray(sequences.feature_ids)
     path = small.predict(weights, sequences).tolist()

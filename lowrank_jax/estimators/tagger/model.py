@@ -74,7 +74,7 @@ class TaggerModel(Estimator):
           params: Weights of `models.linear` or `models.bilinear`, or their arrays by
             name.
           learner: Name of the learner that made them.
-          hyperparameters: Its settings, ready for JSON.
+          hyperparameters: Settings of the learner, ready for JSON.
           format: Format of the data.
           training: Summary of the training, ready for JSON.
         """

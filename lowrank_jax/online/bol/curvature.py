@@ -31,7 +31,7 @@ def of_round(
     Args:
       state: State after the round.
       example: Sentence of the round.
-      differences: Where the label pairs of the round differ.
+      differences: Positions where the label pairs of the round differ.
       step: :math:`C`.
     """
     space, dtype = example.space, step.dtype

@@ -148,8 +148,8 @@ def linear_rounds(
     """Return the wide rounds of `online.rerank`.
 
     Args:
-      move: Its function ``(state, example, pair, step) -> state``.
-      squared_norm: Its function ``(scratch, example, pair) -> (scratch, square)``.
+      move: Step of the learner, ``(state, example, pair, step) -> state``.
+      squared_norm: Norm of a step, ``(scratch, example, pair) -> (scratch, square)``.
       largest: Largest step of MIRA, or the step of the perceptron.
       **rules: Arguments of `candidates.choose`.
     """
@@ -244,7 +244,7 @@ def _rounds(update: Callable[..., Any]) -> base.Wide:
     """Return wide rounds of lists; all of the state is on every device.
 
     Args:
-      update: As `Wide` has it. The buffers of a round are empty.
+      update: Update of a round, as in `Wide`. The buffers of a round are empty.
     """
 
     def layout(stream: lists.Stream, batch_size: int, num_devices: int) -> Layout:

@@ -244,8 +244,8 @@ def rounds(
     """Return wide rounds of sentences.
 
     Args:
-      update: As `Wide` has it.
-      buffers: As `Wide` has it.
+      update: Update of a round, as in `Wide`.
+      buffers: Buffers of a round, as in `Wide`.
       **more: `spread` and `gather`, as `Wide` has them.
     """
 

@@ -55,7 +55,7 @@ def problems(effort: Effort, rank: int = 1) -> Iterator[tuple[Rng, int, Shape]]:
     """Yield a generator, a number of trials and a shape, for each shape.
 
     Args:
-      effort: How hard to try.
+      effort: Number and seed of the trials.
       rank: Least of m and n. Smaller shapes are left out.
     """
     rng = effort.generator(10)

@@ -176,7 +176,7 @@ def on_runs(
 
     Args:
       one: The function.
-      effort: How hard to try.
+      effort: Number and seed of the trials.
       **kept: Arguments of `found_on`.
     """
     program = cheaply(jax.vmap(one))
@@ -282,7 +282,7 @@ def on_chains(
 
     Args:
       one: The function.
-      effort: How hard to try.
+      effort: Number and seed of the trials.
       maps: Names of the runs: "exact", "sp", "Eq. (9)-(12)".
       has_blocks: Take the runs with blocks too.
     """
@@ -344,7 +344,7 @@ def on_pools(
 
     Args:
       one: The function.
-      effort: How hard to try.
+      effort: Number and seed of the trials.
       only: Cases to keep, if any are named.
     """
     program = cheaply(jax.vmap(one))

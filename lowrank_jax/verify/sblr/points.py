@@ -89,7 +89,7 @@ def on_blocks(
 
     Args:
       one: The function.
-      effort: How hard to try.
+      effort: Number and seed of the trials.
       is_binary: Take problems of two classes, not of more.
     """
     for shape in BLOCKS[: effort.trials(2, 4)]:
