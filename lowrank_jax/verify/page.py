@@ -136,9 +136,9 @@ def pictures(curves: Curves) -> list[str]:
         report.picture(
             lambda figure: _draw_descent(figure, curves),
             "The lines show how the objective and the weights approach their limits, "
-            f"sweep by sweep. Dashed: the rate predicted before looking, {rate:.4f} per "
-            "sweep, the spectral radius of one sweep's Jacobian at the limit (DR-S6). "
-            "The convergence is linear, not faster.",
+            f"sweep by sweep. Dashed: the rate predicted before looking, {rate:.4f} "
+            "per sweep, the spectral radius of the Jacobian of a sweep at the limit "
+            "(DR-S6). The convergence is linear, not faster.",
             3.2,
         ),
         "<h2>Duality gap of spectral tagging</h2>",
