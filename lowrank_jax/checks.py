@@ -4,7 +4,9 @@ Only concrete values are checked. A value that is traced (inside `jit`, `vmap` o
 `grad`) passes, so that a sweep over a hyper-parameter can run.
 """
 
+import difflib
 import numbers
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -15,6 +17,7 @@ __all__ = [
     "non_negative",
     "positive",
     "random_key",
+    "unknown",
     "whole",
 ]
 __dir__ = __all__.copy
@@ -94,6 +97,25 @@ def random_key(key: object) -> None:
     if not (is_new or is_raw):
         what = repr(key) if shape is None else f"{kind}{list(shape)}"
         raise InputError(f"`key` must be a key such as jax.random.key(0), got {what}.")
+
+
+def unknown(
+    what: str, name: str, owner: str, names: Iterable[str], also: Iterable[str] = ()
+) -> InputError:
+    """Return the error for a setting that does not exist; it names the nearest.
+
+    Args:
+      what: The setting as the user wrote it.
+      name: Its name.
+      owner: What has the settings.
+      names: Its settings.
+      also: Names that may be meant beside them.
+    """
+    names = list(names)
+    near = difflib.get_close_matches(name, [*names, *also], n=1)
+    hint = f"the nearest is `{near[0]}`, and " if near else ""
+    every = ", ".join(names)
+    return InputError(f"{what} is not a setting of {owner}; {hint}it has {every}.")
 
 
 def _escaped(character: str) -> str:

@@ -11,7 +11,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from lowrank_jax.checks import InputError
+from lowrank_jax.checks import InputError, unknown
 from lowrank_jax.estimators import learners
 
 __all__ = [
@@ -213,10 +213,7 @@ def parse_settings(
         if not equals:
             raise InputError(f"--set {text!r} must have the form name=value.")
         if name not in options:
-            raise InputError(
-                f"--set {text!r} is not a setting of {owner}; it has "
-                f"{', '.join(options)}."
-            )
+            raise unknown(f"--set {text!r}", name, owner, options)
         try:
             settings[name] = parse_value(value, options[name].annotation)
         except ValueError as error:

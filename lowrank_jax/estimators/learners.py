@@ -8,10 +8,10 @@ import importlib
 import inspect
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from lowrank_jax.checks import InputError
+from lowrank_jax.checks import InputError, unknown
 
 __all__ = [
     "FORMATS",
@@ -235,7 +235,10 @@ def options_of(spec: Spec) -> dict[str, inspect.Parameter]:
 
 
 def complete(
-    owner: str, options: Mapping[str, inspect.Parameter], given: Mapping[str, Any]
+    owner: str,
+    options: Mapping[str, inspect.Parameter],
+    given: Mapping[str, Any],
+    also: Iterable[str] = (),
 ) -> dict[str, Any]:
     """Return all settings, those not given by default.
 
@@ -243,15 +246,14 @@ def complete(
       owner: Name of the learner, for the message.
       options: Settings from `options_of`.
       given: Values that were given.
+      also: Names that a wrong one may mean beside the settings.
 
     Raises:
       InputError: If a name is not a setting, or None is given for a number or word.
     """
     for name, value in given.items():
         if name not in options:
-            raise InputError(
-                f"`{name}` is not a setting of {owner}; it has {', '.join(options)}."
-            )
+            raise unknown(f"`{name}`", name, owner, options, also)
         takes_none = type(None) in typing.get_args(options[name].annotation)
         if value is None and not takes_none:
             raise InputError(f"`{name}` must have a value, got None; leave it out.")

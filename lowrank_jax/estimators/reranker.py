@@ -335,8 +335,8 @@ class Reranker(Estimator):
           num_features: V.
           spread: Scale of the features, from `data.lists.spread`.
         """
-        options = learners.options_of(self._spec)
-        every = learners.complete(self.learner, options, self.hyperparameters)
+        own, options = self._defaults(), learners.options_of(self._spec)
+        every = learners.complete(self.learner, options, self.hyperparameters, own)
         if every.get("start") == "auto":  # equal components would stay equal (DR-T3)
             is_one = every["num_components"] == 1
             every["start"] = "constant" if is_one else "positive"

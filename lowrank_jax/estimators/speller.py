@@ -308,8 +308,8 @@ class Speller(Estimator):
 
     def _settings(self) -> tuple[Any, dict[str, Any], dict[str, Any]]:
         """Return the learner, all settings, and the settings of ``final_params``."""
-        options = learners.options_of(self._spec)
-        every = learners.complete(self.learner, options, self.hyperparameters)
+        own, options = self._defaults(), learners.options_of(self._spec)
+        every = learners.complete(self.learner, options, self.hyperparameters, own)
         of_final = {"iterate": every["iterate"]}
         given = {name: v for name, v in every.items() if name not in of_final}
         learner = learners.module_of(self._spec).learner(**given)

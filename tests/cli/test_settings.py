@@ -72,6 +72,7 @@ def test_further_types_are_read():
     "text, sentence",
     [
         ("colour=red", "'colour=red' is not a setting of bol; it has variant, "),
+        ("step=1", "'step=1' is not a setting of bol; the nearest is `step_size`, "),
         ("rank", "'rank' must have the form name=value"),
         ("rank=two", "'rank=two': the value must be a whole number"),
         ("rank=1.5", "the value must be a whole number"),

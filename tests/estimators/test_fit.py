@@ -110,6 +110,9 @@ def test_settings_are_those_of_scikit_learn(fitted, kind):
         InputError, match=f"`colour` is not a setting of {copy.learner}"
     ):
         copy.set_params(colour="red").fit(given)
+    near = "the nearest is `num_passes`, and it has"
+    with pytest.raises(InputError, match=f"`num_pass` is not a setting of .*; {near}"):
+        base.clone(model).set_params(num_pass=1).fit(given)
     with pytest.raises(InputError, match="`dtype` must have a value, got None"):
         base.clone(model).set_params(dtype=None).fit(given)
     with pytest.raises(InputError, match="`learner` must be one of"):

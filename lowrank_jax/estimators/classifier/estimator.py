@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from lowrank_jax.batch.sblr.bcpd import Info
-from lowrank_jax.checks import InputError
+from lowrank_jax.checks import InputError, unknown
 from lowrank_jax.estimators.classifier.fitting import fit, plain_settings
 from lowrank_jax.estimators.classifier.model import Classifier
 from lowrank_jax.models.bilinear_logit import Params
@@ -69,10 +69,8 @@ class BilinearClassifier:
         """Change settings; return the object itself."""
         for name, value in settings.items():
             if name not in self._defaults:
-                raise InputError(
-                    f"`{name}` is not a setting of {type(self).__name__}; it has "
-                    f"{', '.join(self._defaults)}."
-                )
+                owner = type(self).__name__
+                raise unknown(f"`{name}`", name, owner, self._defaults)
             setattr(self, name, value)
         return self
 

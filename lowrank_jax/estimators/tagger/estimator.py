@@ -406,7 +406,8 @@ class Tagger(TaggerModel):
           labels: Labels of the training data, once they are known.
         """
         given = dict(more) | dict(self.hyperparameters)
-        every = learners.complete(self.learner, learners.options_of(self._spec), given)
+        own, options = self._defaults(), learners.options_of(self._spec)
+        every = learners.complete(self.learner, options, given, own)
         if isinstance(given.get("label_cost"), Mapping):
             cost = given.pop("label_cost")
             given["label_cost"] = learners.label_cost(cost, labels) if labels else 1.0

@@ -174,7 +174,7 @@ def _steep(certify: Certify, end: End) -> Certificate:
     return certify(near, labelled, strengths, end.objective)
 
 
-@checked(
+@proved(
     "DR-S6",
     "the contraction is the spectral radius of a sweep's Jacobian",
     rates.rate_certificate,

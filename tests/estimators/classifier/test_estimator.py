@@ -88,7 +88,7 @@ def test_scikit_learn_clones_it_and_settings_are_those_of_the_function():
 def test_what_cannot_be_done_is_one_sentence():
     with pytest.raises(InputError, match="not fitted: call fit"):
         BilinearClassifier().predict(matrices()[0])
-    with pytest.raises(InputError, match="`ranks` is not a setting of Bilinear"):
+    with pytest.raises(InputError, match="`ranks` is not .*; the nearest is `rank`,"):
         BilinearClassifier(ranks=2)
     with pytest.raises(InputError, match="`rank` must"):
         BilinearClassifier(rank=9).fit(*matrices())

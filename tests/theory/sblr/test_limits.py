@@ -9,7 +9,7 @@ import pytest
 
 from lowrank_jax import streams
 from lowrank_jax.linalg import penalties
-from lowrank_jax.models import logistic
+from lowrank_jax.models import bilinear_logit, logistic
 from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.streams.matrices import Labelled
 from lowrank_jax.theory.sblr import limits
@@ -82,6 +82,37 @@ def test_predicted_rate_equals_the_observed_one():
     observed = limits.observed_rate(np.linalg.norm(points - points[-1], axis=1))
     assert 0.5 < predicted < 1
     np.testing.assert_allclose(observed, predicted, rtol=1e-3)  # as in DR-S6
+
+
+def test_a_sweep_contracts_all_but_the_rotations():
+    """Two columns and ridges alone: one rotation, and one eigenvalue 1 (DR-S6)."""
+    l2 = 0.05
+    labelled, constants, params, points = run(0.0, l2, 2)
+    penalty = penalties.elastic_net(l1=0.0, l2=l2)
+    sweep, limit = limits.support_sweep(
+        params,
+        labelled,
+        penalty,
+        penalty,
+        left_constant=constants[0],
+        right_constant=constants[1],
+    )
+
+    def objective(vector):
+        left, right, bias = jnp.split(vector, (10, 18))
+        shaped = Params(left.reshape(1, 5, 2), right.reshape(1, 4, 2), bias)
+        scores = bilinear_logit.scores(shaped, labelled.x)
+        loss = logistic.loss(scores, labelled.targets, labelled.weights)
+        return loss + l2 / 2 * (vector[:-1] ** 2).sum()
+
+    curved = np.linalg.eigvalsh(jax.hessian(objective)(limit))
+    assert abs(curved[0]) < 1e-7 < 1e-4 < curved[1]
+    moduli = np.sort(np.abs(np.linalg.eigvals(jax.jacobian(sweep)(limit))))[::-1]
+    np.testing.assert_allclose(moduli[0], 1, atol=1e-7)
+    rate = limits.sweep_jacobian_rate(sweep, limit, num_symmetries=1)
+    assert rate == pytest.approx(moduli[1]) and rate < 0.9999
+    observed = limits.observed_rate(np.linalg.norm(points - points[-1], axis=1))
+    np.testing.assert_allclose(observed, rate, rtol=1e-3)  # as in DR-S6
 
 
 def test_rate_is_the_spectral_radius_with_symmetries_left_out():
