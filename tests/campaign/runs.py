@@ -66,6 +66,19 @@ def bits(model: pathlib.Path) -> str:
     return wanted if wanted in found else ""
 
 
+def unbroken_bits(given: list[str], model: pathlib.Path) -> str:
+    """Return the bits of a training into an empty folder: nothing else may be there.
+
+    The model of another learner would be kept, as it is of another kind, and its bits
+    would be taken for those of this training.
+    """
+    shutil.rmtree(model, ignore_errors=True)
+    status, err = quiet(given)
+    if status:
+        raise AssertionError(f"no training: {err[-200:]}")
+    return bits(model)
+
+
 def crash_trainings(place: pathlib.Path, seconds: float, seed: int) -> Part:
     """Let every training command die at every file operation, then resume it."""
     part = Part("trainings that die at a file operation, resumed", seconds)
@@ -75,8 +88,7 @@ def crash_trainings(place: pathlib.Path, seconds: float, seed: int) -> Part:
         if part.is_over:
             break
         given = command(learner, place, model)
-        quiet(given)
-        unbroken, before = bits(model), part.tried
+        unbroken, before = unbroken_bits(given, model), part.tried
 
         def check(given: list[str] = given, unbroken: str = unbroken) -> str:
             if (model / "model.json").exists():
@@ -234,8 +246,7 @@ def starve(place: pathlib.Path, seconds: float, seed: int) -> Part:
     part = Part("full disk, file-size limit, lost files, two writers", seconds)
     rng, model = random.Random(seed), place / "m"
     given = command("sp", place, model)
-    quiet(given)
-    unbroken = bits(model)
+    unbroken = unbroken_bits(given, model)
     while not part.is_over:
         if rng.random() < 0.5:
             shutil.rmtree(model, ignore_errors=True)
