@@ -2,7 +2,8 @@
 
 Sentences have CoNLL-2000's shapes (8,936 sentences, 19 templates, 22 labels), words
 have NETtalk's. Lists are as in ``bench-tm``, matrices as in ``bench-sblr``. Models and
-states are shapes only: nothing of them is allocated.
+states are shapes only: nothing of them is allocated. Programs that repeat others are
+left out: margins of a comparator are losses before their sum, entropies are marginals.
 """
 
 import dataclasses
@@ -23,7 +24,7 @@ from lowrank_jax.batch.smm import fobos, smoothed
 from lowrank_jax.certify import comparator, spectrum, unseen
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.estimators import labelling
-from lowrank_jax.linalg.svt import singular_values, svt, truncated_svt
+from lowrank_jax.linalg.svt import svt, truncated_svt
 from lowrank_jax.models.tensor import Shape, mode_sizes
 from lowrank_jax.streams.matrices import Labelled
 from lowrank_jax.theory.bol.regret import Rounds, regret_certificate
@@ -268,8 +269,6 @@ def _svt(rows: int, columns: int, method: str) -> Callable[[Shapes], Program]:
         matrix, tau = _array(rows, columns), _array()
         if method == "truncated":
             return Program(truncated_svt, (matrix, tau, _array(columns, 24)), 0)
-        if method == "values":
-            return Program(singular_values, (matrix,), 0)
         return Program(functools.partial(svt, method=method), (matrix, tau), 0)
 
     return build
@@ -286,13 +285,6 @@ def _theta(shapes: Shapes) -> Program:
     return Program(
         lambda blocks, ids: function(blocks, ids), (blocks, _array(4096, dtype="int32"))
     )
-
-
-def _margins(shapes: Shapes) -> Program:
-    order = _array(SENTENCES, dtype=jnp.int32)
-    labels = _array(SENTENCES, shapes.first.window, dtype=jnp.int8)
-    given = (_bilinear(shapes), shapes.first, order, labels)
-    return Program(comparator.margins, given, SENTENCES, (), shapes.trips)
 
 
 def _losses(shapes: Shapes) -> Program:
@@ -327,37 +319,46 @@ def _regret(shapes: Shapes) -> Program:
     return Program(function, (trace, each, _array(2)), 0)
 
 
-#: Name of each program to the function that builds it.
+#: Name of each program to the function that builds it, the most important first.
 PROGRAMS: dict[str, Callable[[Shapes], Program]] = {
-    "online.perceptron, a round": _sentences("zero", online.perceptron.learner),
-    "online.mira, a round": _sentences("zero", online.mira.learner),
-    "online.bol block, a round": _sentences("first", online.bol.learner),
-    "online.bol block, dual='dense', a round": _sentences(
-        "first", lambda: online.bol.learner(dual="dense")
-    ),
-    "online.bol paper, a round": _sentences(
-        "first", lambda: online.bol.learner(variant="paper")
-    ),
-    "online.bol exact, a round": _sentences(
-        "first", lambda: online.bol.learner(variant="exact")
-    ),
-    "online.bcd, a round": _sentences("first", online.bcd.learner),
     **{
         f"online.padded.{kind}, {number} sentences": _padded(part, learner, number)
         for kind, part, learner in (
-            ("perceptron", "zero", online.padded.perceptron),
             ("bol", "first", online.padded.bol),
+            ("perceptron", "zero", online.padded.perceptron),
         )
         for number in (64, 256)
     },
-    "online.rerank, a round": _rerank,
-    "online.tensor_mira, a round": _tensor,
-    "batch.crf, gradient": _gradient,
-    "batch.crf l2, an iteration": _whole(
-        lambda shapes: shapes.lanes, batch.crf.learner, SENTENCES
+    "online.bol block, a round": _sentences("first", online.bol.learner),
+    "online.perceptron, a round": _sentences("zero", online.perceptron.learner),
+    "online.mira, a round": _sentences("zero", online.mira.learner),
+    "bol.final_params": lambda shapes: Program(
+        online.bol.final_params, (_bol_state(shapes),), 0
     ),
-    "batch.crf l1, an iteration": _whole(
-        lambda shapes: shapes.lanes, lambda: batch.crf.learner(penalty="l1"), SENTENCES
+    "predict_batch, linear, 682 x 24": _predict_batch("linear"),
+    "predict_batch, bilinear, 682 x 24": _predict_batch("bilinear"),
+    "predict, bilinear, the corpus": _predict("bilinear"),
+    "decode.best_path": _decoder(decode.best_path),
+    "decode.best_path_batch, 64 x 80, shared": _decoder(
+        decode.best_path_batch, is_batch=True, is_shared=True
+    ),
+    "decode.best_path_batch, 64 x 80": _decoder(decode.best_path_batch, is_batch=True),
+    "decode.marginals_batch, 64 x 80": _decoder(decode.marginals_batch, is_batch=True),
+    "decode.k_best_paths, k = 5": _decoder(
+        lambda scores, length: decode.k_best_paths(scores, 5, length)
+    ),
+    "decode.marginals": _decoder(decode.marginals),
+    "decode.sample_path": _decoder(_sample),
+    "batch.crf, gradient": _gradient,
+    "batch.sblr.bcpd 64 x 1000 x 1000, start": _start(_matrices(64, 1000, 1000)),
+    "batch.sblr.bcpd 64 x 1000 x 1000, an iteration": _whole(
+        _matrices(64, 1000, 1000), lambda: bcpd.learner(rank=2, mu1=0.01, nu1=0.01), 64
+    ),
+    "batch.sblr.bcpd 316 x 28 x 50, an iteration": _whole(
+        _matrices(316, 28, 50), lambda: bcpd.learner(rank=2, mu1=0.01, nu1=0.01), 316
+    ),
+    "batch.sblr.fista 316 x 28 x 50, an iteration": _whole(
+        _matrices(316, 28, 50), lambda: fista.learner(l1=0.01), 316
     ),
     "batch.smm.fobos, an iteration": _whole(
         lambda shapes: shapes.lattice, fobos.learner, 15000
@@ -365,53 +366,33 @@ PROGRAMS: dict[str, Callable[[Shapes], Program]] = {
     "batch.smm.smoothed, an iteration": _whole(
         lambda shapes: shapes.lattice, smoothed.learner, 15000
     ),
-    "batch.sblr.bcpd 316 x 28 x 50, start": _start(_matrices(316, 28, 50)),
-    "batch.sblr.bcpd 316 x 28 x 50, an iteration": _whole(
-        _matrices(316, 28, 50), lambda: bcpd.learner(rank=2, mu1=0.01, nu1=0.01), 316
-    ),
-    "batch.sblr.bcpd 64 x 1000 x 1000, start": _start(_matrices(64, 1000, 1000)),
-    "batch.sblr.bcpd 64 x 1000 x 1000, an iteration": _whole(
-        _matrices(64, 1000, 1000), lambda: bcpd.learner(rank=2, mu1=0.01, nu1=0.01), 64
-    ),
-    "batch.sblr.fista 316 x 28 x 50, an iteration": _whole(
-        _matrices(316, 28, 50), lambda: fista.learner(l1=0.01), 316
-    ),
-    "predict, linear, the corpus": _predict("linear"),
-    "predict, bilinear, the corpus": _predict("bilinear"),
-    "predict_batch, linear, 682 x 24": _predict_batch("linear"),
-    "predict_batch, bilinear, 682 x 24": _predict_batch("bilinear"),
-    "decode.best_path": _decoder(decode.best_path),
-    "decode.k_best_paths, k = 5": _decoder(
-        lambda scores, length: decode.k_best_paths(scores, 5, length)
-    ),
-    "decode.marginals": _decoder(decode.marginals),
-    "decode.entropy": _decoder(decode.entropy),
-    "decode.sample_path": _decoder(_sample),
-    "decode.best_path_batch, 64 x 80, shared": _decoder(
-        decode.best_path_batch, is_batch=True, is_shared=True
-    ),
-    "decode.best_path_batch, 64 x 80": _decoder(decode.best_path_batch, is_batch=True),
-    "decode.marginals_batch, 64 x 80, shared": _decoder(
-        decode.marginals_batch, is_batch=True, is_shared=True
-    ),
-    "decode.marginals_batch, 64 x 80": _decoder(decode.marginals_batch, is_batch=True),
     "decode.best_paths, words": _lattice_paths(decode.best_paths),
     "decode.smooth_maximum, words": _lattice_paths(
         functools.partial(decode.smooth_maximum, smoothing=0.1)
     ),
-    "bol.final_params": lambda shapes: Program(
-        online.bol.final_params, (_bol_state(shapes),), 0
-    ),
-    "bol.final_params, dual='dense'": lambda shapes: Program(
-        online.bol.final_params, (_bol_state(shapes, dual="dense"),), 0
-    ),
+    "online.rerank, a round": _rerank,
+    "online.tensor_mira, a round": _tensor,
     "certify.conjugate, 4,096 blocks": _theta,
-    "certify, margins of a comparator": _margins,
     "certify, losses of a model": _losses,
     "certify, penalty of a comparator": _penalty,
     "certify, regret": _regret,
+    "online.bol paper, a round": _sentences(
+        "first", lambda: online.bol.learner(variant="paper")
+    ),
+    "online.bol exact, a round": _sentences(
+        "first", lambda: online.bol.learner(variant="exact")
+    ),
+    "online.bcd, a round": _sentences("first", online.bcd.learner),
+    "online.bol block, dual='dense', a round": _sentences(
+        "first", lambda: online.bol.learner(dual="dense")
+    ),
+    "batch.crf l2, an iteration": _whole(
+        lambda shapes: shapes.lanes, batch.crf.learner, SENTENCES
+    ),
+    "batch.crf l1, an iteration": _whole(
+        lambda shapes: shapes.lanes, lambda: batch.crf.learner(penalty="l1"), SENTENCES
+    ),
     "linalg.svt gram 20000 x 128": _svt(20000, 128, "gram"),
     "linalg.svt svd 20000 x 128": _svt(20000, 128, "svd"),
     "linalg.truncated_svt 20000 x 128": _svt(20000, 128, "truncated"),
-    "linalg.singular_values 20000 x 128": _svt(20000, 128, "values"),
 }

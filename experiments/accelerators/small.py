@@ -72,13 +72,8 @@ def main() -> int:
     for target in targets.TARGETS:
         devices = targets.mesh(target)
         for name, (function, arguments, donate) in _programs().items():
-            report = targets.compile_for(
-                function,
-                arguments,
-                devices=devices,
-                is_gpu=target == "h100",
-                donate=donate,
-            )
+            lowered = targets.lower(function, arguments, devices=devices, donate=donate)
+            report = targets.compile_lowered(lowered, is_gpu=target == "h100")
             row = {
                 "program": name,
                 "target": target,

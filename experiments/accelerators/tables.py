@@ -56,6 +56,9 @@ def table(result: dict[str, Any]) -> str:
             parts.append(
                 f"### {title}\n\n" + markdown(_head(target), map(_cells, rows))
             )
+    old = sum(row["compiles"] and not row["is_checked"] for row in result["rows"])
+    if old:
+        parts.append(f"{old} rows are of an earlier version and not looked at anew.\n")
     return "\n".join([*parts, ASSUMPTIONS + "\n"])
 
 

@@ -33,9 +33,32 @@ from experiments.accelerators import counting  # noqa: E402
 # JAX reads JAX_PLATFORMS when it is imported, which may have been earlier.
 jax.config.update("jax_platforms", "cpu")
 
-__all__ = ["TARGETS", "Report", "compile_for", "is_installed", "mesh"]
+__all__ = [
+    "COMPILERS",
+    "TARGETS",
+    "Report",
+    "compile_lowered",
+    "is_installed",
+    "lower",
+    "mesh",
+]
 
 TARGETS = ("h100", "v5e")
+#: Packages of each compiler with their versions, as requirements.txt has them.
+COMPILERS = {
+    target: {
+        name: version
+        for name, _, version in (
+            line.partition("==")
+            for line in pathlib.Path(__file__)
+            .with_name("requirements.txt")
+            .read_text()
+            .split()
+        )
+        if version and name.startswith(starts)
+    }
+    for target, starts in (("h100", ("jax-cuda12", "nvidia-cuda")), ("v5e", "libtpu"))
+}
 
 #: What XLA asks the driver of an H100 (SXM, 80 GB) for, as its own repository has it.
 _H100 = """gpu_device_info {
@@ -72,11 +95,11 @@ class Report:
 
 def is_installed(target: str) -> bool:
     """Tell whether the compiler of a target is installed whole, in its version."""
-    starts = {"h100": ("jax-cuda12", "nvidia-cuda"), "v5e": ("libtpu",)}[target]
-    lines = pathlib.Path(__file__).with_name("requirements.txt").read_text()
-    wanted = [line.split("==") for line in lines.split() if line.startswith(starts)]
     try:
-        return all(metadata.version(name) == version for name, version in wanted)
+        return all(
+            metadata.version(name) == version
+            for name, version in COMPILERS[target].items()
+        )
     except metadata.PackageNotFoundError:
         return False
 
@@ -93,26 +116,22 @@ def mesh(target: str, num_devices: int = 1, *, axis: str = "data") -> Mesh:
     return Mesh(np.array(found.devices[:num_devices]), (axis,), (AxisType.Auto,))
 
 
-def compile_for(
+def lower(
     function: Callable[..., Any],
     arguments: tuple[Any, ...],
     *,
     devices: Mesh,
-    is_gpu: bool,
     shardings: Any = None,
     donate: tuple[int, ...] = (),
-    trips: dict[str, float] | None = None,
-) -> Report:
-    """Compile a function and count what its program does.
+) -> Any:
+    """Return a function as it is given to the compiler.
 
     Args:
       function: Function of arrays.
       arguments: Trees of arrays or of `jax.ShapeDtypeStruct`. Nothing is allocated.
       devices: Mesh from `mesh`.
-      is_gpu: True for the H100.
       shardings: Prefix of `arguments` of `PartitionSpec`; None copies to all devices.
       donate: Places of the arguments that results may overwrite.
-      trips: Trips of `counting.count`.
     """
 
     def place(spec: PartitionSpec, part: Any) -> Any:
@@ -122,7 +141,19 @@ def compile_for(
     specs = PartitionSpec() if shardings is None else shardings
     given = jax.eval_shape(lambda *parts: parts, *arguments)
     given = jax.tree.map(place, specs, given)
-    lowered = jax.jit(function, donate_argnums=donate).lower(*given)
+    return jax.jit(function, donate_argnums=donate).lower(*given)
+
+
+def compile_lowered(
+    lowered: Any, *, is_gpu: bool, trips: dict[str, float] | None = None
+) -> Report:
+    """Compile what `lower` gave and count what the program does.
+
+    Args:
+      lowered: A lowered function.
+      is_gpu: True for the H100.
+      trips: Trips of `counting.count`.
+    """
     began = time.perf_counter()
     compiled = lowered.compile()
     seconds = time.perf_counter() - began

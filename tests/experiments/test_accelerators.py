@@ -7,11 +7,13 @@ of that environment compiles, and this one reads what it prints.
 import json
 import os
 import pathlib
+import pickle
 import subprocess
 
 import pytest
 
-from experiments.accelerators import counting, tables
+from experiments.accelerators import __main__ as command
+from experiments.accelerators import counting, tables, targets
 
 ROOT = pathlib.Path(__file__).parents[2]
 PYTHON = ROOT / ".venv-accelerators" / "bin" / "python"
@@ -76,10 +78,78 @@ def test_counts_of_a_program_written_by_hand():
 
 def test_tables_name_what_does_not_compile():
     row = {"program": "a", "target": "v5e", "devices": 1, "compiles": False}
-    row["reason"] = "not done in 60 processor seconds"
+    row |= {"reason": "not ended within 60 processor seconds", "is_checked": True}
     text = tables.table({"rows": [row]})
-    assert "| a | 1 | not done in 60 processor seconds |" in text
-    assert "3 us per launch" in text and "not done" in tables.line(row)
+    assert "| a | 1 | not ended within 60 processor seconds |" in text
+    assert "3 us per launch" in text and "not ended" in tables.line(row)
+
+
+def test_a_later_run_compiles_only_programs_whose_text_has_changed(
+    tmp_path, monkeypatch
+):
+    """The process of a program is played: it compiles unless its key is known."""
+    texts = {"a": "one", "b": "two", "slow": "three"}
+    compiled = []
+
+    def play(name, target, count, folder, given):
+        _, known = pickle.loads((pathlib.Path(folder) / "given").read_bytes())
+        key = command.key_of(texts[name], target, [count])
+        row = {"program": name, "target": target, "devices": count, "key": key}
+        row |= {"is_checked": True, "compiles": name != "slow"}
+        if key in known:
+            return row | {"compiles": False}  # such a process has only the key to say
+        compiled.append((name, target))
+        if name == "slow":
+            return row | {"reason": "not ended", "limit": given.limit}
+        report = dict.fromkeys(("seconds", "processor_seconds", "temp_bytes"), 1.0)
+        report |= dict.fromkeys(("launches", "waits", "cycles", "moved_bytes"), 2.0)
+        report |= {"loops": [], "scatter_loops": [], "copies": [], "collectives": []}
+        return row | report | {"launches_per_1000": None}
+
+    monkeypatch.setattr(command, "_apart", play)
+    monkeypatch.setattr(command, "PROGRAMS", dict.fromkeys(texts, object()))
+    monkeypatch.setattr(command, "shapes_of", lambda folder: None)
+    monkeypatch.setattr(targets, "is_installed", lambda target: True)
+    path = tmp_path / "figures.json"
+
+    def run(*words):
+        compiled.clear()
+        status = command.main([*words, "--json", str(path)])
+        rows = json.loads(path.read_text())["rows"]
+        return status, list(compiled), rows
+
+    status, made, rows = run("--only", "b")  # as a run that was stopped
+    assert status == 0 and made == [("b", "h100"), ("b", "v5e")]
+    assert [row["program"] for row in rows] == ["a", "a", "b", "b", "slow", "slow"]
+    assert {row["reason"] for row in rows if row["program"] != "b"} == {"not run"}
+    status, made, rows = run()
+    assert status == 1 and made == [
+        (name, target) for name in ("a", "slow") for target in targets.TARGETS
+    ]
+    assert all(row["is_checked"] for row in rows) and rows[2]["launches"] == 2
+    assert run()[1] == []
+    texts["a"] = "changed"
+    assert run("--target", "v5e")[1] == [("a", "v5e")]
+    text = tables.table({"rows": json.loads(path.read_text())["rows"]})
+    assert "2 rows are of an earlier version" in text
+    assert run("--limit", "500")[1] == [
+        ("a", "h100"),
+        ("slow", "h100"),
+        ("slow", "v5e"),
+    ]
+    path.write_text("{}")
+    assert command.main(["--json", str(path)]) == 2
+
+
+def test_key_tells_programs_targets_and_versions_apart(monkeypatch):
+    key = command.key_of("text", "h100", [1])
+    others = [("text 2", "h100", [1]), ("text", "v5e", [1]), ("text", "h100", [2])]
+    assert len({key, *(command.key_of(*given) for given in others)}) == 4
+    newer = {"h100": {"jax-cuda12-pjrt": "1"}, "v5e": targets.COMPILERS["v5e"]}
+    other = command.key_of("text", "v5e", [1])
+    monkeypatch.setattr(targets, "COMPILERS", newer)
+    assert command.key_of("text", "h100", [1]) != key
+    assert command.key_of("text", "v5e", [1]) == other
 
 
 def test_small_programs_compile_without_copies_or_long_loops():
