@@ -311,7 +311,6 @@ def train(
     *,
     key: jax.Array,
     num_passes: int,
-    on_pass: Callable[[Pass[State, Info]], None] | None = None,
     batch_size: int | str | tuple[int, ...] = 1,
     mesh: Mesh | None = None,
 ) -> tuple[State, Info]:
@@ -323,7 +322,6 @@ def train(
         stacked examples.
       key: Random key of the start and of the shuffles.
       num_passes: Number of passes.
-      on_pass: Function called after each pass.
       batch_size: Number of examples per update, as in `passes`.
       mesh: Devices, as in `passes`.
     """
@@ -331,8 +329,6 @@ def train(
     begin = functools.partial(passes, learner, stream, key=key, num_passes=num_passes)
     for done in begin(batch_size=batch_size, mesh=mesh):
         traces.append(done.trace)
-        if on_pass is not None:
-            on_pass(done)
     return done.state, _concatenate(traces)
 
 

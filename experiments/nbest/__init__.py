@@ -1,6 +1,6 @@
 """k-best lists of a base tagger, made by jack-knife: a real task for rerankers."""
 
-from experiments.nbest.chunk_lists import (
+from experiments.nbest.lists import (
     TRAINING_SIZES,
     ChunkLists,
     Split,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.nbest.chunk_lists import ChunkLists, kept_lists
+from experiments.nbest.lists import ChunkLists, kept_lists
 from experiments.protocol import Say
 from lowrank_jax.data import Corpus, find, read_conll
 

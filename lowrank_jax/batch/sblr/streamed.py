@@ -34,7 +34,6 @@ def fit(
     start: str | Params = "label",
     max_iterations: int = 500,
     dtype: Any = jnp.float32,
-    on_sweep: Callable[[int, bcpd.Info], None] | None = None,
     **settings: Any,
 ) -> tuple[Params, list[bcpd.Info]]:
     """Fit by sweeps of `bcpd` over matrices that stay on the host.
@@ -47,7 +46,6 @@ def fit(
       start: Start as in `bcpd.learner`.
       max_iterations: Largest number of sweeps.
       dtype: Type of the computation.
-      on_sweep: Function that is called after each sweep with its index and `Info`.
       **settings: Other fields of `bcpd.Settings`.
 
     Returns:
@@ -89,15 +87,13 @@ def fit(
     features = products(left_features, params.right)
     state = stages.init(params, features, targets, weights, given.is_scaled)
     trace = []
-    for sweep in range(max_iterations):
+    for _ in range(max_iterations):
         one = stages.first(state, targets, weights)
         meets = products(right_features, one.factors)
         two = stages.second(state, one, meets, targets, weights)
         features = products(left_features, two.factors)
         state, info = stages.finish(state, one, two, meets, features, targets, weights)
         trace.append(jax.device_get(info))
-        if on_sweep is not None:
-            on_sweep(sweep, trace[-1])
         if trace[-1].converged:
             break
     return state.params, trace

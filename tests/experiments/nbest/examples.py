@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 
-from experiments.nbest.chunk_features import TEMPLATES
+from experiments.nbest.features import TEMPLATES
 from experiments.nbest.jackknife import Labellings, valid_transitions
 from lowrank_jax.data import Corpus
 

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from experiments.nbest.chunk_entries import make_rows
-from experiments.nbest.chunk_features import TEMPLATES, FeatureTable, instances
-from experiments.nbest.chunk_units import OUTSIDE, Chunkings, chunkings, count_chunks
+from experiments.nbest.entries import make_rows
+from experiments.nbest.features import TEMPLATES, FeatureTable, instances
 from experiments.nbest.jackknife import Labellings, jackknife, join, k_best, train_base
+from experiments.nbest.units import OUTSIDE, Chunkings, chunkings, count_chunks
 from experiments.protocol import Say
 from lowrank_jax import checks
 from lowrank_jax.checks import InputError

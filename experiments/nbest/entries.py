@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.nbest.chunk_features import FeatureTable, Instances
+from experiments.nbest.features import FeatureTable, Instances
 
 __all__ = ["Rows", "make_rows"]
 

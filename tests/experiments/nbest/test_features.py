@@ -3,14 +3,14 @@ import collections
 import numpy as np
 import pytest
 
-from experiments.nbest import chunk_entries
-from experiments.nbest.chunk_features import (
+from experiments.nbest import entries as module
+from experiments.nbest.features import (
     ATTRIBUTES,
     TEMPLATES,
     FeatureTable,
     instances,
 )
-from experiments.nbest.chunk_units import chunkings, count_chunks
+from experiments.nbest.units import chunkings, count_chunks
 from lowrank_jax import metrics
 from lowrank_jax.data import read_conll
 from tests.experiments.nbest.examples import (
@@ -29,7 +29,7 @@ def rows_by_name(corpus, found, table, min_count=MIN_COUNT):
     cut = chunkings(corpus, found, LABELS, KINDS)
     scores = np.zeros(len(found.scores), np.float32)
     parts = instances(corpus, cut, table)
-    rows, num_raw = chunk_entries.make_rows(
+    rows, num_raw = module.make_rows(
         parts, cut.list_offsets, scores, table, min_count=min_count
     )
     names = table.names()
@@ -41,7 +41,7 @@ def rows_by_name(corpus, found, table, min_count=MIN_COUNT):
 
 @pytest.mark.parametrize("block", [4, 500])
 def test_rows_equal_counting_candidate_by_candidate(block, monkeypatch):
-    monkeypatch.setattr(chunk_entries, "_BLOCK", block)
+    monkeypatch.setattr(module, "_BLOCK", block)
     train = random_corpus(0, num_sentences=40)
     found = random_labellings(train, 1)
     expected = relative_rows(train, found)
@@ -80,9 +80,7 @@ def test_the_score_is_feature_0_and_leads_each_row():
     table, scores = FeatureTable(), found.scores.copy()
     scores[cut.list_offsets[:-1]] = 0
     parts = instances(corpus, cut, table)
-    rows, _ = chunk_entries.make_rows(
-        parts, cut.list_offsets, scores, table, min_count=2
-    )
+    rows, _ = module.make_rows(parts, cut.list_offsets, scores, table, min_count=2)
     is_first = np.isin(np.arange(len(scores)), cut.list_offsets[:-1])
     sizes = np.diff(rows.offsets)
     assert (sizes[is_first] == 0).all()

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.nbest.chunk_units import Chunkings, Grams, grams
+from experiments.nbest.units import Chunkings, Grams, grams
 from lowrank_jax.data.corpus import Corpus
 from lowrank_jax.features.codes import KeyTable, fit_keys
 
