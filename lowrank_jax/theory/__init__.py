@@ -1,7 +1,8 @@
 """From the trace of a run, or from arrays, to a certificate.
 
 One function for each statement of the four papers, by its id; `docs/theory.md` lists
-them all. One folder for each paper: `bol`, `sblr`, `smm`, `tm`.
+them all. One folder for each paper: `bol`, `sblr`, `smm`, `tm`. A function compares the
+numbers that it is given. `certify` certifies a run: it takes all numbers from the run.
 """
 
 from typing import TYPE_CHECKING

@@ -107,6 +107,7 @@ def research(text):
     found = numbers(pattern, text)
     assert found == sorted(found)
     assert "exported update equal to the bit: True" in text
+    assert "sweeps, rows [0, 1]" in text
     for name, share in (("CRF", 0.2), ("layer", 0.1)):
         first, last = numbers(rf"{name}: loss ([\d.]+) at the .*, ([\d.]+) after", text)
         assert last < share * first

@@ -49,6 +49,34 @@ def test_example_runs(name, capsys):
         assert last < 0.8 * first
 
 
+def words_of_the_package(tree):
+    """Return the last name of everything that a script takes from the package."""
+    own = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("lowrank_jax"):
+            own |= {part.asname or part.name: part.name for part in node.names}
+    found = set(own.values())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            base = node.value
+            while isinstance(base, ast.Attribute):
+                base = base.value
+            if isinstance(base, ast.Name) and base.id in own:
+                found.add(node.attr)
+    return found
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_example_needs_nothing_that_is_not_on_a_page(name):
+    pages = [
+        FOLDER.parents[1] / "README.md",
+        *(FOLDER.parents[1] / "docs").rglob("*.md"),
+    ]
+    written = set(re.findall(r"\w+", "\n".join(p.read_text("utf-8") for p in pages)))
+    script = (FOLDER / f"{name}.py").read_text("utf-8")
+    assert words_of_the_package(ast.parse(script)) - written == set()
+
+
 @pytest.mark.parametrize("name", WORDS)
 def test_example_is_short(name):
     tree = ast.parse((FOLDER / f"{name}.py").read_text(encoding="utf-8"))

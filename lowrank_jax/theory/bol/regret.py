@@ -124,7 +124,9 @@ def regret_certificate(
     r"""Compare the total regret with its certificate (DR-B4).
 
     The trace is asked for its own step size. For any other, for negative losses of U
-    and for a conjugate below the trace's, the sides are NaN and nothing holds.
+    and for a conjugate below the trace's, the sides are NaN and nothing holds. Losses
+    and penalty of U are given numbers, and the function compares numbers: a run is
+    certified by `certify.regret`, which computes them from U, data and state.
 
     Args:
       trace: Trace of all rounds: `Info` of a learner of `online`, stacked.
