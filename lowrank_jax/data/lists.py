@@ -161,28 +161,22 @@ def check_lists(lists: Any) -> None:
             "data.lists.Lists.from_dense."
         )
     ids, quality = np.asarray(lists.feature_ids), np.asarray(lists.quality)
-    for name, array, least, most in (
-        ("feature_ids", ids, 0, lists.num_features),
-        ("quality", quality, 0, 1),
+    most, values = lists.num_features, np.asarray(lists.values)
+    for name, array, is_bad, demand in (
+        ("feature_ids", ids, (ids < 0) | (ids > most), f"lie in 0..{most}"),
+        ("quality", quality, (quality < 0) | (quality > 1), "lie in 0..1"),  # or NaN
+        ("values", values, ~np.isfinite(values), "be finite"),
     ):
-        is_bad = (array < least) | (array > most)  # NaN is neither
         if is_bad.any():
-            place = int(is_bad.argmax())
-            row = place
-            if name == "feature_ids":
+            row = place = int(is_bad.argmax())
+            if name != "quality":
                 ends = lists.candidate_offsets
                 row = int(np.searchsorted(ends, place, side="right") - 1)
             of = int(np.searchsorted(lists.list_offsets, row, side="right") - 1)
             raise InputError(
-                f"`{name}` must lie in {least}..{most}, got {array[place]} at "
-                f"candidate {row - lists.list_offsets[of]} of list {of}, from 0."
+                f"`{name}` must {demand}, got {array[place]} at candidate "
+                f"{row - lists.list_offsets[of]} of list {of}, from 0."
             )
-    values = np.asarray(lists.values)
-    if not np.isfinite(values).all():
-        place = int((~np.isfinite(values)).argmax())
-        raise InputError(
-            f"`values` must be finite, got {values[place]} at entry {place}."
-        )
 
 
 def oracle(lists: Lists) -> np.ndarray:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lowrank_jax.checks import InputError
 from lowrank_jax.features.codes import KeyTable, Vocabulary, Windows
 from lowrank_jax.features.templates import Template, fill, make_column
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Doubts",
+    "check_corpus",
     "count_keys",
     "doubtful_features",
     "expand_texts",
@@ -54,10 +56,20 @@ def group_columns(template: Template) -> dict[tuple[str, ...], list[int]]:
     return groups
 
 
+def check_corpus(corpus: object) -> None:
+    """Raise `InputError` unless a corpus holds columns of strings."""
+    if not hasattr(corpus, "columns"):
+        raise InputError(
+            f"`corpus` must be a Corpus of strings, got a {type(corpus).__name__}: see "
+            "data.read_conll; Sequences and streams are encoded already."
+        )
+
+
 def open_windows(
     corpus: "Corpus", template: Template, vocabulary: Vocabulary
 ) -> Windows:
     """Lay out a corpus for all macros of a template."""
+    check_corpus(corpus)
     template.check_columns(len(corpus.columns), corpus.source)
     macros = [macro for column in template.columns for macro in column.macros]
     columns: dict[int | str, np.ndarray] = {}

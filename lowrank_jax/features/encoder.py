@@ -25,6 +25,7 @@ from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.features.codes import KeyTable, Vocabulary, codes_of, fit_keys
 from lowrank_jax.features.compile import (
     Doubts,
+    check_corpus,
     count_keys,
     doubtful_features,
     expand_texts,
@@ -323,6 +324,7 @@ class Encoder:
 def check_training(corpus: "Corpus", min_count: int) -> None:
     """Raise `InputError` unless an encoder can learn from this corpus."""
     checks.whole(min_count=min_count)
+    check_corpus(corpus)
     if corpus.labels is None:
         raise checks.InputError(f"{corpus.source} has no labels to learn from.")
     if len(corpus.labels) == 0:

@@ -268,6 +268,10 @@ def test_bad_arguments_are_named():
         Encoder.fit(references.make_corpus([[("x",)]]), template)
     with pytest.raises(InputError, match="min_count"):
         Encoder.fit(corpus, template, min_count=0)
+    encoder, sequences = Encoder.fit_transform(corpus, template)
+    for call in (encoder.transform, lambda given: Encoder.fit(given, template)):
+        with pytest.raises(InputError, match="a Corpus of strings, got a Sequences"):
+            call(sequences)
     wide = parse_template("U:%x[0,1]", "wide.template")
     with pytest.raises(
         InputError, match="wide.template, line 1.*toy.txt has 1 column "
