@@ -49,7 +49,9 @@ def add_parser(commands: Any) -> None:
         epilog=_EPILOG,
     )
     parser.add_argument(
-        "--quick", action="store_true", help="fewer trials: a minute, not a quarter"
+        "--quick",
+        action="store_true",
+        help="fewer trials: about one minute instead of five",
     )
     parser.add_argument(
         "--json", metavar="FILE", help="write the results there; - prints them"
