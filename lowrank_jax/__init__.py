@@ -30,16 +30,7 @@ _LAYERS = (
     "models online plots sharding store streams testing theory types verify"
 ).split()
 
-_HELD = {
-    "BilinearClassifier": "estimators.classifier:BilinearClassifier",
-    "BilinearClassifierCV": "estimators.classifier:BilinearClassifierCV",
-    "Reranker": "estimators.reranker:Reranker",
-    "Speller": "estimators.speller:Speller",
-    "Tagger": "estimators.tagger:Tagger",
-    "load": "estimators:load",
-}
-
-__all__, _get, __dir__ = lazy.attach(__name__, {name: name for name in _LAYERS} | _HELD)
+__all__, _get, __dir__ = lazy.attach(__name__, _LAYERS)
 
 
 def _load(name: str) -> Any:

@@ -1,43 +1,53 @@
 """Packages that load a module when it is first asked for."""
 
+import ast
 import importlib
-from collections.abc import Callable, Mapping
+import importlib.util
+from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["attach", "table"]
+__all__ = ["attach"]
 __dir__ = __all__.copy
 
 
 def attach(
-    package: str, names: Mapping[str, str]
+    package: str, modules: Iterable[str] = ()
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__all__``, ``__getattr__`` and ``__dir__`` of a package.
 
+    The public names are those that the package imports under ``if TYPE_CHECKING``. So
+    they stand once, for type checkers and at run time.
+
     Args:
       package: Name of the package.
-      names: Public name to the module it is, or, after a colon, to an object of that
-        module. Modules are named relative to the package.
+      modules: Further public modules of the package.
     """
-    public = sorted(names)
+    places = {name: (package, name) for name in modules} | _imported(package)
+    public = sorted(places)
 
     def get(name: str) -> Any:
-        if name not in names:
+        if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module, _, attribute = names[name].partition(":")
-        found = importlib.import_module(f"{package}.{module}")
-        return getattr(found, attribute) if attribute else found
+        module, attribute = places[name]
+        if module != package:
+            found = importlib.import_module(module)
+            if hasattr(found, attribute):
+                return getattr(found, attribute)
+        return importlib.import_module(f"{module}.{attribute}")
 
     return public, get, lambda: public
 
 
-def table(modules: Mapping[str, str]) -> dict[str, str]:
-    """Return the names for `attach` from the names that each module offers.
-
-    Args:
-      modules: Module, relative to the package, to its names with blanks between.
-    """
+def _imported(package: str) -> dict[str, tuple[str, str]]:
+    """Return module and name behind each name imported under ``if TYPE_CHECKING``."""
+    spec = importlib.util.find_spec(package)
+    assert spec is not None and spec.loader is not None
+    text = spec.loader.get_source(package)  # type: ignore[attr-defined]
     return {
-        name: f"{module}:{name}"
-        for module, names in modules.items()
-        for name in names.split()
+        alias.asname or alias.name: (str(node.module), alias.name)
+        for block in ast.parse(text).body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
     }

@@ -16,14 +16,4 @@ if TYPE_CHECKING:
     from lowrank_jax.batch.smm import fobos as fobos
     from lowrank_jax.batch.smm import smoothed as smoothed
 
-__all__, __getattr__, __dir__ = lazy.attach(
-    __name__,
-    {
-        "bcpd": "sblr.bcpd",
-        "crf": "crf",
-        "fista": "sblr.fista",
-        "fobos": "smm.fobos",
-        "smoothed": "smm.smoothed",
-        "streamed": "sblr.streamed",
-    },
-)
+__all__, __getattr__, __dir__ = lazy.attach(__name__)

@@ -29,13 +29,4 @@ if TYPE_CHECKING:
     from lowrank_jax.certify.wide import WideCertificate as WideCertificate
     from lowrank_jax.certify.wide import wide_regret as wide_regret
 
-_MODULES = {
-    "runs": "Certified RunCertificate along best_multiple regret run",
-    "spectrum": "Conjugate Spectrum conjugate",
-    "unseen": "HeldOut held_out losses",
-    "wide": "WideCertificate wide_regret",
-}
-
-__all__, __getattr__, __dir__ = lazy.attach(
-    __name__, {"comparator": "comparator", "mirror": "mirror"} | lazy.table(_MODULES)
-)
+__all__, __getattr__, __dir__ = lazy.attach(__name__)

@@ -60,28 +60,4 @@ if TYPE_CHECKING:
     from lowrank_jax.data.sets.registry import data_folders as data_folders
     from lowrank_jax.data.sets.registry import find as find
 
-_MODULES = {
-    "bisymbols": "BOUNDARY Alphabet Words alphabet_of encode_words hamming_accuracy",
-    "characters": "CHARACTER_CLASSES character_classes character_columns fold_width",
-    "chunks": "convert_labels legal_pairs scheme_of",
-    "conll": "read_conll write_conll",
-    "conllu": "read_conllu write_conllu",
-    "corpus": "Corpus encode split split_fraction",
-    "files": "open_text read_bytes read_text",
-    "list_files": "lists_from read_json_lists read_svmlight_lists write_json_lists",
-    "lists": "Lists drop_shared ranking_of",
-    "made.lists": "RerankingTruth reranking_task",
-    "made.matrices": "DenseTruth dense_task",
-    "made.sentences": "BilinearTruth Lexicon bilinear_task segmentation_task",
-    "made.words": "spelling_task",
-    "matrices": "Matrices read_matrices",
-    "nettalk": "read_nettalk",
-    "segmentation": (
-        "labels_from_words read_raw_text read_segmentation words_from_labels"
-    ),
-    "sets.catalogue": "DATASETS",
-    "sets.dataset": "DataFile Dataset",
-    "sets.registry": "Status check_files data_folders find",
-}
-
-__all__, __getattr__, __dir__ = lazy.attach(__name__, lazy.table(_MODULES))
+__all__, __getattr__, __dir__ = lazy.attach(__name__)

@@ -42,19 +42,4 @@ if TYPE_CHECKING:
     from lowrank_jax.decode.viterbi import best_path as best_path
     from lowrank_jax.decode.viterbi_batch import best_path_batch as best_path_batch
 
-_MODULES = {
-    "batch": "entropy_batch k_best_paths_batch path_score_batch sample_path_batch",
-    "cost": (
-        "cost_table hamming_cost label_costs loss_augmented_path pair_counts "
-        "path_cost path_score"
-    ),
-    "forward_backward": "Marginals entropy log_partition marginals sample_path",
-    "k_best": "Paths k_best_paths",
-    "lattice_paths": "LatticePaths best_paths paths_to_words smooth_maximum",
-    "scaled": "BatchMarginals log_partition_batch marginals_batch safe_spread",
-    "scores": "LowRankScores Path Scores allow_labels",
-    "viterbi": "best_path",
-    "viterbi_batch": "best_path_batch",
-}
-
-__all__, __getattr__, __dir__ = lazy.attach(__name__, lazy.table(_MODULES))
+__all__, __getattr__, __dir__ = lazy.attach(__name__)

@@ -20,30 +20,17 @@ if TYPE_CHECKING:
     from lowrank_jax.estimators.speller import Speller as Speller
     from lowrank_jax.estimators.tagger import Tagger as Tagger
 
-_NAMES = {
-    "BilinearClassifier": "classifier:BilinearClassifier",
-    "BilinearClassifierCV": "classifier:BilinearClassifierCV",
-    "Reranker": "reranker:Reranker",
-    "Speller": "speller:Speller",
-    "Tagger": "tagger:Tagger",
-    "classifier": "classifier",
-    "labelling": "labelling",
-    "learners": "learners",
-    "reranker": "reranker",
-    "speller": "speller",
-    "tagger": "tagger",
-    "training": "training",
-}
+_MODULES = "classifier labelling learners reranker speller tagger training".split()
 
-__all__, __getattr__, __dir__ = lazy.attach(__name__, _NAMES)
+__all__, __getattr__, __dir__ = lazy.attach(__name__, _MODULES)
 __all__ += ["load"]
 
-#: Module and class of each kind of model folder.
+#: Class of each kind of model folder.
 _KINDS = {
-    "tagger": "tagger:Tagger",
-    "word tagger": "speller:Speller",
-    "matrix classifier": "classifier:BilinearClassifier",
-    "reranker": "reranker:Reranker",
+    "tagger": "Tagger",
+    "word tagger": "Speller",
+    "matrix classifier": "BilinearClassifier",
+    "reranker": "Reranker",
 }
 
 
@@ -59,6 +46,4 @@ def load(folder: Path) -> Any:
     """
     from lowrank_jax.store.folder import kind_of
 
-    get = lazy.attach(__name__, _KINDS)[1]
-    kind = kind_of(folder)
-    return get(kind if kind in _KINDS else "tagger").load(folder)
+    return __getattr__(_KINDS.get(kind_of(folder) or "", "Tagger")).load(folder)

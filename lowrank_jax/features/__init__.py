@@ -18,14 +18,4 @@ if TYPE_CHECKING:
     from lowrank_jax.features.templates import shipped_templates as shipped_templates
     from lowrank_jax.features.templates import with_orders as with_orders
 
-_MODULES = {
-    "attributes": "AttributeEncoder check_kind",
-    "encoder": "Encoder",
-    "growing": "grow",
-    "mapping": "sequential_mapping surrogate_mapping",
-    "templates": (
-        "Column Template parse_template read_template shipped_templates with_orders"
-    ),
-}
-
-__all__, __getattr__, __dir__ = lazy.attach(__name__, lazy.table(_MODULES))
+__all__, __getattr__, __dir__ = lazy.attach(__name__)

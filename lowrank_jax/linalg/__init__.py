@@ -19,21 +19,4 @@ if TYPE_CHECKING:
     from lowrank_jax.linalg.power_iteration import orthonormalise as orthonormalise
     from lowrank_jax.linalg.power_iteration import repeated as repeated
 
-__all__, __getattr__, __dir__ = lazy.attach(
-    __name__,
-    {
-        "Subspace": "power_iteration:Subspace",
-        "leading_subspace": "power_iteration:leading_subspace",
-        "max_tree": "max_tree",
-        "mirror": "mirror",
-        "norms": "norms",
-        "orthonormalise": "power_iteration:orthonormalise",
-        "overlapped": "overlapped",
-        "penalties": "penalties",
-        "prox": "prox",
-        "repeated": "power_iteration:repeated",
-        "svt": "svt",
-        "ties": "ties",
-        "total_variation": "total_variation",
-    },
-)
+__all__, __getattr__, __dir__ = lazy.attach(__name__)

@@ -17,9 +17,4 @@ if TYPE_CHECKING:
     from lowrank_jax.models import operators as operators
     from lowrank_jax.models import tensor as tensor
 
-_MODULES = (
-    "bilinear bilinear_logit blocks candidates hankel linear lipschitz logistic "
-    "matrix_logit operators tensor"
-).split()
-
-__all__, __getattr__, __dir__ = lazy.attach(__name__, {name: name for name in _MODULES})
+__all__, __getattr__, __dir__ = lazy.attach(__name__)

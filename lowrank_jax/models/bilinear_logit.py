@@ -46,7 +46,7 @@ def right_features(labelled: Labelled, left: jax.Array) -> jax.Array:
     r"""Return :math:`X_i^\top U_c`, (m, n, r, t): what the right factors meet."""
     if labelled.turned is not None:
         return _products(labelled.turned, left)
-    # One product per matrix: the same columns for all would make XLA transpose all of x.
+    # One product per matrix: the same columns for all make XLA transpose all of x.
     x, columns = labelled.x, _columns(left)
     columns = jnp.broadcast_to(columns, (x.shape[0], *columns.shape))
     return _sorted(jnp.einsum("nst,nsk->knt", x, columns), left)

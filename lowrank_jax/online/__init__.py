@@ -15,17 +15,4 @@ if TYPE_CHECKING:
     from lowrank_jax.online import tensor_mira as tensor_mira
     from lowrank_jax.online.bol import dense as bol_dense  # noqa: F401
 
-__all__, __getattr__, __dir__ = lazy.attach(
-    __name__,
-    {
-        "bcd": "bcd",
-        "bol": "bol",
-        "bol_dense": "bol.dense",
-        "mira": "mira",
-        "mirror_descent": "mirror_descent",
-        "padded": "padded",
-        "perceptron": "perceptron",
-        "rerank": "rerank",
-        "tensor_mira": "tensor_mira",
-    },
-)
+__all__, __getattr__, __dir__ = lazy.attach(__name__)

@@ -16,15 +16,4 @@ if TYPE_CHECKING:
     from lowrank_jax.streams.stacked import Stacked as Stacked
     from lowrank_jax.streams.stacked import Whole as Whole
 
-__all__, __getattr__, __dir__ = lazy.attach(
-    __name__,
-    {
-        "Stacked": "stacked:Stacked",
-        "Whole": "stacked:Whole",
-        "lanes": "lanes",
-        "lists": "lists",
-        "matrices": "matrices",
-        "sentences": "sentences",
-        "words": "words",
-    },
-)
+__all__, __getattr__, __dir__ = lazy.attach(__name__)

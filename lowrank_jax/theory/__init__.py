@@ -24,21 +24,4 @@ if TYPE_CHECKING:
     from lowrank_jax.theory.certificate import ratio as ratio
     from lowrank_jax.theory.sblr.descent import fista_certificate as fista_certificate
 
-__all__, __getattr__, __dir__ = lazy.attach(
-    __name__,
-    {
-        "BestStep": "bol.duality:BestStep",
-        "Certificate": "certificate:Certificate",
-        "at_most": "certificate:at_most",
-        "best_step_size": "bol.duality:best_step_size",
-        "bol": "bol",
-        "equal": "certificate:equal",
-        "fista_certificate": "sblr.descent:fista_certificate",
-        "ratio": "certificate:ratio",
-        "regret_certificate": "bol.regret:regret_certificate",
-        "sblr": "sblr",
-        "smm": "smm",
-        "tm": "tm",
-        "wide_certificate": "bol.wide:wide_certificate",
-    },
-)
+__all__, __getattr__, __dir__ = lazy.attach(__name__)

@@ -16,7 +16,4 @@ if TYPE_CHECKING:
     from lowrank_jax.theory.bol import spectral as spectral
     from lowrank_jax.theory.bol import wide as wide
 
-_MODULES = ["blocks", "curvature", "duality", "margin", "prior", "regret"]
-_MODULES += ["singular_pairs", "smoothness", "spectral", "wide"]
-
-__all__, __getattr__, __dir__ = lazy.attach(__name__, {name: name for name in _MODULES})
+__all__, __getattr__, __dir__ = lazy.attach(__name__)

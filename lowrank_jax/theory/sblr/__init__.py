@@ -11,6 +11,4 @@ if TYPE_CHECKING:
     from lowrank_jax.theory.sblr import lipschitz as lipschitz
     from lowrank_jax.theory.sblr import rates as rates
 
-_MODULES = "descent landscape limits lipschitz rates".split()
-
-__all__, __getattr__, __dir__ = lazy.attach(__name__, {name: name for name in _MODULES})
+__all__, __getattr__, __dir__ = lazy.attach(__name__)

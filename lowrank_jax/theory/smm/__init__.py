@@ -8,6 +8,4 @@ if TYPE_CHECKING:
     from lowrank_jax.theory.smm import splitting as splitting
     from lowrank_jax.theory.smm import states as states
 
-_MODULES = "splitting states".split()
-
-__all__, __getattr__, __dir__ = lazy.attach(__name__, {name: name for name in _MODULES})
+__all__, __getattr__, __dir__ = lazy.attach(__name__)

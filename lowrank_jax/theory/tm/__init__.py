@@ -8,6 +8,4 @@ if TYPE_CHECKING:
     from lowrank_jax.theory.tm import construction as construction
     from lowrank_jax.theory.tm import steps as steps
 
-_MODULES = "construction steps".split()
-
-__all__, __getattr__, __dir__ = lazy.attach(__name__, {name: name for name in _MODULES})
+__all__, __getattr__, __dir__ = lazy.attach(__name__)
