@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test docs lint pytest clean constraints campaign mutants results results-check accelerators
+.PHONY: demo test test-slow docs lint pytest clean constraints campaign mutants results results-check accelerators
 
 demo: .venv/installed
 	$(BIN)/lowrank-jax demo --out demo-report
@@ -13,7 +13,11 @@ test: .venv/installed
 	$(MAKE) --no-print-directory --jobs=2 lint pytest
 
 pytest: .venv/installed
-	$(BIN)/pytest
+	$(BIN)/pytest -m 'not slow'
+
+# The rest: runs from end to end, and tests that compile very much.
+test-slow: .venv/installed
+	$(BIN)/pytest -m slow
 
 # Damaged inputs, kills, crashes, full disks, extremes: docs/reliability.md.
 MINUTES ?= 15

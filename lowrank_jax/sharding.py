@@ -121,15 +121,15 @@ def shard_lanes(lanes: Lanes, mesh: Mesh) -> Lanes:
         )
     by_lane = NamedSharding(mesh, PartitionSpec(None, _axis(mesh)))
     whole = NamedSharding(mesh, PartitionSpec())
-    names = ("feature_ids", "labels", "previous", "is_inside", "values")
+    names = ("feature_ids", "labels", "previous", "is_inside", "values", "weights")
     placed = {
         field.name: jax.device_put(
             getattr(lanes, field.name), by_lane if field.name in names else whole
         )
         for field in dataclasses.fields(lanes)
-        if field.name != "space"
+        if not field.metadata.get("static")
     }
-    return Lanes(**placed, space=lanes.space)
+    return dataclasses.replace(lanes, **placed)
 
 
 def shard_rows(tree: Any, mesh: Mesh, *, num_features: int) -> Any:

@@ -28,8 +28,14 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(_COMPILED))
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
+import hypothesis  # noqa: E402
 import jax  # noqa: E402
 import pytest  # noqa: E402
+
+# A run repeats; `pytest --hypothesis-profile=fresh` draws other examples.
+hypothesis.settings.register_profile("fixed", derandomize=True)
+hypothesis.settings.register_profile("fresh", derandomize=False)
+hypothesis.settings.load_profile("fixed")
 
 # Tracing makes objects by the hundred thousand, nearly none of them in rings.
 gc.freeze()

@@ -4,6 +4,7 @@ Without arguments: prints one JSON object, from claims to numbers or truths. Wit
 process index and a port: one of two processes that fit together.
 """
 
+import dataclasses
 import json
 import pathlib
 import re
@@ -148,8 +149,10 @@ def tables():
 def sentences():
     """Check loss and gradient of the CRF with sentences across 2 and 4 devices."""
     sequences = random_task(("01", "0"), has_transitions=True, num_sentences=9)
+    rng = np.random.default_rng(0)
+    sequences = dataclasses.replace(sequences, weights=rng.uniform(0.5, 2, 9))
     lanes = streams.lanes.lanes(sequences, num_lanes=3, num_devices=4)
-    zeros, rng = linear.zeros(lanes.space, jnp.float64), np.random.default_rng(0)
+    zeros = linear.zeros(lanes.space, jnp.float64)
     params = jax.tree.map(lambda part: jnp.asarray(rng.normal(size=part.shape)), zeros)
     run = jax.jit(crf.negative_log_likelihood)
     alone = run(params, lanes)
@@ -157,8 +160,12 @@ def sentences():
         across = sharding.shard_lanes(lanes, sharding.mesh(number))
         found = run(params, across)
         yield f"crf on {number}, sharded less one device", distance(found, alone)
-    held = [shard.data.shape[1] for shard in across.labels.addressable_shards]
-    yield "lanes are dealt out evenly", held == [1, 1, 1, 1]
+    held = [
+        [shard.data.shape[1] for shard in part.addressable_shards]
+        for part in (across.labels, across.weights)
+    ]
+    yield "lanes are dealt out evenly", held == [[1, 1, 1, 1]] * 2
+    yield "what is static stays so", across.is_partial is False
 
 
 def process(index, port):

@@ -117,21 +117,21 @@ def tagged_sentences(draw, labels):
 
 
 @hypothesis.given(tagged_sentences(LABELS))
-@hypothesis.settings(max_examples=200, deadline=None, derandomize=True)
+@hypothesis.settings(max_examples=200, deadline=None)
 def test_chunk_scores_equal_the_literal_rules(sentences):
     check_against_twin(*sentences)
 
 
 @pytest.mark.parametrize("tags", ["BI", "IE"])
 @hypothesis.given(data=st.data())
-@hypothesis.settings(max_examples=100, deadline=None, derandomize=True)
+@hypothesis.settings(max_examples=100, deadline=None)
 def test_three_tags_are_scored_by_the_original_rules(tags, data):
     labels = ["O", *(f"{tag}-{kind}" for tag in tags for kind in TYPES)]
     check_against_twin(*data.draw(tagged_sentences(labels)), is_original=True)
 
 
 @hypothesis.given(tagged_sentences(LABELS + ODD_LABELS))
-@hypothesis.settings(max_examples=200, deadline=None, derandomize=True)
+@hypothesis.settings(max_examples=200, deadline=None)
 def test_chunk_scores_equal_the_literal_rules_for_odd_labels(sentences):
     check_against_twin(*sentences)
 
@@ -286,7 +286,7 @@ def test_word_scores_worked_by_hand():
 
 
 @hypothesis.given(tagged_sentences(["B", "I", "E", "S"]))
-@hypothesis.settings(max_examples=100, deadline=None, derandomize=True)
+@hypothesis.settings(max_examples=100, deadline=None)
 def test_word_scores_equal_sets_of_spans(sentences):
     gold, predicted, offsets = sentences
     characters = [chr(97 + i % 26) for i in range(len(gold))]

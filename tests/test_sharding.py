@@ -56,7 +56,7 @@ def test_four_devices_and_two_processes_equal_one_device():
             assert found == 0, claim
         else:
             assert found is True, claim
-    assert len(fitted) == 24
+    assert len(fitted) == 25
 
     for held in two_processes():
         assert held["devices"] == 2 and held["shares"] == [16]

@@ -64,7 +64,6 @@ def column_files(draw):
 @hypothesis.settings(
     max_examples=150,
     deadline=None,
-    derandomize=True,
     suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
 )
 def test_reader_equals_a_loop_over_lines(tmp_path, text):

@@ -26,7 +26,7 @@ def sentences(corpus):
 
 
 @hypothesis.given(st.lists(st.integers(0, 5), min_size=1, max_size=8), st.data())
-@hypothesis.settings(max_examples=100, deadline=None, derandomize=True)
+@hypothesis.settings(max_examples=100, deadline=None)
 def test_take_equals_indexing_a_list_of_sentences(lengths, data):
     corpus = make_corpus(lengths)
     index = st.integers(0, len(lengths) - 1)

@@ -62,7 +62,6 @@ SENTENCES = st.lists(st.lists(WORD, min_size=1, max_size=5), min_size=1, max_siz
 QUICK = hypothesis.settings(
     max_examples=100,
     deadline=None,
-    derandomize=True,
     suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
 )
 
@@ -132,7 +131,7 @@ def test_a_file_without_text_is_named(tmp_path, reader):
 
 
 @hypothesis.given(st.lists(st.sampled_from("BIESX"), max_size=20), st.data())
-@hypothesis.settings(max_examples=200, deadline=None, derandomize=True)
+@hypothesis.settings(max_examples=200, deadline=None)
 def test_any_sequence_of_labels_has_one_reading(labels, data):
     cut = data.draw(st.integers(0, len(labels)))
     offsets = [0, cut, len(labels)]
@@ -152,7 +151,7 @@ def test_impossible_labels_worked_by_hand():
 
 
 @hypothesis.given(SENTENCES)
-@hypothesis.settings(max_examples=100, deadline=None, derandomize=True)
+@hypothesis.settings(max_examples=100, deadline=None)
 def test_words_to_labels_and_back_changes_nothing(sentences):
     characters, labels, offsets = labels_from_words(sentences)
     assert labels.tolist() == slow_labels(sentences)

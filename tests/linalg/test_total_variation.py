@@ -32,7 +32,7 @@ numbers = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None)
 @given(
     z=st.lists(numbers, min_size=SIZE, max_size=SIZE),
     strengths=st.lists(

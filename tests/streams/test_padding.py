@@ -39,7 +39,7 @@ def slow_padding(sequences, indices, length):
 
 
 @hypothesis.given(st.lists(st.integers(0, 6), min_size=1, max_size=6), st.data())
-@hypothesis.settings(max_examples=100, deadline=None, derandomize=True)
+@hypothesis.settings(max_examples=100, deadline=None)
 def test_padding_equals_a_loop_over_sentences(lengths, data):
     sequences = make_sequences(lengths)
     index = st.integers(0, len(lengths) - 1)
@@ -82,7 +82,7 @@ def padding_of(lengths, ends):
 @hypothesis.given(
     st.lists(st.integers(0, 12), min_size=1, max_size=15), st.floats(0, 1.5)
 )
-@hypothesis.settings(max_examples=150, deadline=None, derandomize=True)
+@hypothesis.settings(max_examples=150, deadline=None)
 def test_buckets_are_the_fewest_that_enumeration_finds(lengths, max_padding):
     lengths = np.array(lengths)
     buckets = length_buckets(lengths, max_padding)

@@ -130,7 +130,8 @@ def test_no_run_breaks_the_decrease_or_the_optimality(
     if penalty in ("none", "ridge"):  # smooth: the subgradient is the gradient
         strict = check(sweeps, labelled, 1.05 * stationarity)
         assert not (strict.holds & strict.assumptions_met).any()
-        if abs(power) <= 1:
+        # Larger starts saturate: the slope sinks into rounding, which is silent.
+        if abs(power) <= 1 and power + max(left_power, 0) <= 1:
             assert found.assumptions_met.any()
 
 
