@@ -163,6 +163,7 @@ def layer(name):
     return parts[1] if len(parts) > 1 else PACKAGE
 
 
+@pytest.mark.slow
 def test_a_layer_imports_the_layers_below_it():
     wrong = [
         f"{name} imports {other}"

@@ -25,6 +25,7 @@ LISTS = streams.lists.stream(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("learner", "stream"),
     [

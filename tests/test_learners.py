@@ -245,21 +245,25 @@ def test_module_exports_the_names_of_the_contract(name):
         assert "converged" in case.module.Info._fields
 
 
+@pytest.mark.slow
 @each_case
 def test_rounds_with_x64_off_are_traced_once_keep_dtypes_and_repeat_bit_for_bit(name):
     check(name, "rounds")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [n for n in CASES if not CASES[n].is_variant])
 def test_jit_equals_no_jit_in_double_precision(name):
     check(name, "jit")
 
 
+@pytest.mark.slow
 @each_case
 def test_vmap_over_a_hyperparameter_equals_single_runs(name):
     check(name, "vmap")
 
 
+@pytest.mark.slow
 @each_case
 def test_init_and_update_lower_for_every_platform(name):
     check(name, "platforms")

@@ -103,6 +103,7 @@ def test_each_pass_is_a_shuffle_of_its_own():
     np.testing.assert_array_equal(orders[2], loops.pass_order(key, 2, 50))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("orders", [("0", "0"), ("01", "1")])
 def test_predictions_equal_the_plain_viterbi(orders):
     sequences = random_task(orders, has_transitions=True)
@@ -243,6 +244,7 @@ def test_stacked_examples_are_a_stream():
         loops.train(learner, ["no", "arrays"], key=key, num_passes=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["cpu", "gpu"])
 def test_a_sweep_equals_one_run_per_value(backend, monkeypatch):
     """Both forms: `lax.map` of the CPU, and `vmap` of other platforms."""

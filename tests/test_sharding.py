@@ -46,6 +46,7 @@ def four_devices():
 
 
 # One test for both: they are compared with the same fits, which are made once.
+@pytest.mark.slow
 def test_four_devices_and_two_processes_equal_one_device():
     fitted = four_devices()
     weights = np.array(fitted.pop("fista's weights"))

@@ -62,6 +62,7 @@ def modules_of(*packages):
     return found
 
 
+@pytest.mark.slow
 def test_mypy_sees_a_wrong_field_and_a_wrong_variant(tmp_path):
     """The script is right; with any word of `WRONG` changed it is not."""
     (tmp_path / "right.py").write_text(SCRIPT)

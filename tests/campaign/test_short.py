@@ -5,6 +5,7 @@ import pytest
 from tests.campaign import inputs, runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fuzz", [inputs.fuzz_readers, inputs.fuzz_models])
 def test_damaged_inputs_raise_nothing_but_input_errors(tmp_path, fuzz):
     part = fuzz(tmp_path, 3.0, seed=20)

@@ -48,6 +48,7 @@ def certificate(state, trace, sequences, key):
     return certify.regret(state, trace, sequences, params, key=jax.random.key(key))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("step", STEPS)
 def test_the_settings_of_the_run_are_certified(kind, step):

@@ -227,6 +227,7 @@ def test_spectrum_tells_ties_and_blocks_in_use():
     assert found.spectrum.mean_rank == pytest.approx((5 / 4 + 2 + 1) / 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -331,6 +332,7 @@ def test_a_comparator_of_another_space_is_refused():
         certified("sp", params=jnp.zeros(3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [bol, perceptron])
 def test_held_out_loss_is_certified_by_the_first_pass(module):
     """DR-B13, against plain sums over rounds one by one."""
@@ -366,6 +368,7 @@ def test_held_out_loss_is_certified_by_the_first_pass(module):
         np.testing.assert_allclose(value, expected, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_last_iterate_attains_the_bound_of_the_held_out_loss():
     """U = W_N: DR-B11 is an equality, and a bound 5 % stricter would be false."""
     learner = bol.learner(

@@ -23,6 +23,7 @@ def trained(module, batch_size=5, **settings):
     return task, state, trace, touched.by_feature(module.final_params(state))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "settings"),
     [(perceptron, {}), (bol, {"rank": 2}), (bol, {"start": 0.5})],

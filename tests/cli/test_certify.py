@@ -32,6 +32,7 @@ def test_train_certifies_its_run(cli, files, tmp_path):
     assert kept["regret"] == found["regret"]
 
 
+@pytest.mark.slow
 def test_resumed_run_has_the_certificate_of_an_unbroken_one(cli, files, tmp_path):
     broken, whole = tmp_path / "broken", tmp_path / "whole"
     more = ("--certify", "--certify-every", 15)

@@ -10,6 +10,7 @@ from lowrank_jax.cli.commands import demo
 from lowrank_jax.demo import SMALL, bol_section, sblr
 
 
+@pytest.mark.slow
 def test_all_sequence_learners_learn(demo_report):
     assert demo_report.status == 0
     made = demo_report.sequences

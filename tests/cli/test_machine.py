@@ -39,6 +39,7 @@ def folder(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("learner", "cores"), [("sp", "1"), ("crf", "None")])
 def test_one_core_for_each_operation_of_an_online_learner(folder, learner, cores):
     command = ["train", learner, "--train", "train.txt", "--passes", "1"]

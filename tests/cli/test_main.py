@@ -112,6 +112,7 @@ def test_an_unknown_option_points_to_the_help_of_its_command(cli):
     assert "--rank 2; give the setting as --set rank=VALUE; see" in done.err
 
 
+@pytest.mark.slow
 def test_a_device_that_is_not_there_is_one_sentence(process, tmp_path, monkeypatch):
     (tmp_path / "t.txt").write_text("the DT B-NP\ncat NN I-NP\n\n")
     monkeypatch.setenv("JAX_PLATFORMS", "cuda")

@@ -39,6 +39,7 @@ def train(place, name, *before):
     return (place / name / "weights.npz").read_bytes()
 
 
+@pytest.mark.slow
 def test_programs_are_kept_and_damage_is_repaired(place):
     plain = train(place, "a", "--no-cache")
     folder = place / "cache" / "lowrank_jax" / "programs"

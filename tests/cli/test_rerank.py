@@ -62,6 +62,7 @@ def test_train_reports_sizes_settings_epochs_and_quality(folder):
     assert names == ["model.json", "weights.npz"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learner", ["mira", "tm"])
 def test_batches_resume_to_the_same_bits_and_are_in_the_settings(
     cli, folder, tmp_path, learner

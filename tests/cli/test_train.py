@@ -181,6 +181,7 @@ def test_going_on_gives_the_unbroken_result_bit_for_bit(cli, files, tmp_path, un
     assert set(tagger.encoder_.space.orders) == {"01"}
 
 
+@pytest.mark.slow
 def test_a_batch_learner_goes_on_and_ends_when_it_has_converged(cli, files, tmp_path):
     more = ("--train", files.noisy, "--test", files.test, "--set", "tolerance=0.01")
     given = (*more, "--passes", 50, "--json", tmp_path / "r.json")

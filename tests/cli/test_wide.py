@@ -11,6 +11,7 @@ def weights_of(folder):
     return (folder / "weights.npz").read_bytes()
 
 
+@pytest.mark.slow
 def test_two_devices_need_no_environment_variable(process, files, tmp_path):
     """Two cores make the model of one, with a certificate and its figures."""
     made = []

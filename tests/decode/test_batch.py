@@ -17,6 +17,7 @@ def one_by_one(decoder, scores, lengths):
         yield decoder(i, Scores(scores.unary[i], own), jnp.int32(length))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_lengths", [True, False])
 @pytest.mark.parametrize("is_shared", [True, False])
 def test_batch_forms_equal_one_sentence_after_the_other(is_shared, has_lengths):

@@ -49,6 +49,7 @@ def value_of(full_name):
     raise AssertionError(full_name)
 
 
+@pytest.mark.slow
 def test_site_builds_without_warnings_and_has_every_public_name(site):
     there = described(site)
     for full_name in there:

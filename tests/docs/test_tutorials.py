@@ -154,6 +154,7 @@ def test_no_page_with_code_is_left_out():
     assert with_code == set(PAGES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
 def test_code_of_the_page_runs_as_written_and_shows_what_the_page_says(name, tmp_path):
     blocks = blocks_of(DOCS / name)

@@ -69,6 +69,7 @@ def quality_of(tagger, corpus, heat):
     return loss, calibration.calibration_error(found, sequences.labels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learner", ["sp", "bol"])
 def test_folds_make_probabilities_better_and_are_kept(parts, learner, tmp_path):
     train, test = parts

@@ -89,6 +89,7 @@ def assert_same_model(one, two, test, monkeypatch):
     assert calibration._norm(one._weights) == calibration._norm(two._weights)
 
 
+@pytest.mark.slow
 def test_a_trained_model_is_the_one_by_feature(trained, tmp_path, monkeypatch):
     tagger, test = trained
     num_features = tagger.encoder_.num_features
@@ -116,6 +117,7 @@ def longer(name):
     return lambda w: w.update({name: np.concatenate([w[name], w[name][:1]])})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -157,6 +159,7 @@ def linear(request, sentences):
     return tagger.fit(train, X_dev=test if "dev" in request.param else None), test
 
 
+@pytest.mark.slow
 def test_a_linear_model_by_its_entries_is_the_dense_one(linear, tmp_path, monkeypatch):
     tagger, test = linear
     weights = tagger._weights
@@ -179,6 +182,7 @@ def test_a_linear_model_by_its_entries_is_the_dense_one(linear, tmp_path, monkey
         )
 
 
+@pytest.mark.slow
 def test_training_goes_on_from_entries_of_a_folder(linear, sentences, tmp_path):
     """Weights of a dense folder, as earlier versions wrote it, give the same."""
     tagger, (train, _) = linear[0], sentences

@@ -60,6 +60,7 @@ def fitted(tmp_path_factory):
 KINDS = pytest.mark.parametrize("kind", ["tagger", "speller", "reranker"])
 
 
+@pytest.mark.slow
 @KINDS
 def test_fit_gives_the_model_of_the_command_bit_for_bit(fitted, tmp_path, kind):
     model, _, folder = fitted[kind]

@@ -30,6 +30,7 @@ def same(one, two):
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learner", ["sp", "mira", "bol"])
 def test_two_partial_fits_are_one_fit_of_two_passes(parts, learner):
     whole = Tagger(learner, num_passes=2).fit(parts[0])
@@ -38,6 +39,7 @@ def test_two_partial_fits_are_one_fit_of_two_passes(parts, learner):
     assert halves.training_["passes"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learner", ["sp", "bol"])
 def test_new_data_bring_new_features_and_old_ones_stay(parts, learner):
     one, two, _ = parts

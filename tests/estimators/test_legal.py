@@ -62,6 +62,7 @@ def scheme(request):
     return request.param
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learner", ["sp", "bol"])
 def test_the_best_legal_paths_are_found_and_no_other(scheme, learner, monkeypatch):
     X, y = task(scheme)
@@ -116,6 +117,7 @@ def test_without_it_illegal_paths_come_out(scheme):
         data.scheme_of(flat, np.cumsum([0, *map(len, found)]))
 
 
+@pytest.mark.slow
 def test_a_scheme_is_learned_and_given_back(scheme, tmp_path):
     X, y = task(scheme)
     for i, words in enumerate(X):  # words that tell the chunk

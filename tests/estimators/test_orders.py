@@ -24,6 +24,7 @@ def turns(num_sentences, seed=0):
     return X, y
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learner", ["sp", "bol"])
 def test_the_template_that_helps_is_chosen_by_one_program(
     learner, monkeypatch, tmp_path

@@ -28,6 +28,7 @@ def opened(y, unknown, share=0.4):
     return [[unknown if rng.random() < share else label for label in s] for s in y]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learner", ["sp", "mira", "bol", "crf"])
 def test_half_of_the_labels_train_a_model_of_all(sentences, learner):
     X, y, _ = sentences

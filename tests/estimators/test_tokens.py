@@ -33,6 +33,7 @@ def sentences(tmp_path_factory):
     return X, y
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learner", ["sp", "mira", "crf", "bol"])
 def test_dicts_of_features_train_every_learner(sentences, learner, tmp_path):
     X, y = sentences
@@ -136,6 +137,7 @@ def test_answers_have_the_form_of_sklearn_crfsuite(sentences):
             assert max(abs(a[k] - b[k]) for k in a) < 0.25
 
 
+@pytest.mark.slow
 def test_model_selection_of_scikit_learn_takes_a_tagger(sentences):
     selection = pytest.importorskip("sklearn.model_selection")
     pipeline = pytest.importorskip("sklearn.pipeline")

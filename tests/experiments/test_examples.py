@@ -32,6 +32,7 @@ def test_each_script_has_its_words():
     assert {path.stem for path in FOLDER.glob("*.py")} == set(WORDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORDS)
 def test_example_runs(name, capsys):
     with (

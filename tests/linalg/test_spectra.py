@@ -17,6 +17,7 @@ def both(matrix):
         return jax.jit(lambda x: (spectra.svd(x), spectra.singular_values(x)))(matrix)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize(("dtype", "rtol"), [("float64", 1e-13), ("float32", 3e-6)])
 def test_jacobi_rotations_equal_the_library(shape, dtype, rtol):

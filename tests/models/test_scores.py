@@ -42,6 +42,7 @@ def total(scores, n, s):
     return np.asarray(scores.unary)[:n, :, None] + pairwise[:n, :, : s + 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("has_transitions", [False, True])
 @pytest.mark.parametrize("orders", ORDERS)
 def test_linear_scores_equal_a_plain_sum(orders, has_transitions):
@@ -69,6 +70,7 @@ def test_linear_scores_equal_a_plain_sum(orders, has_transitions):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [1, 2])
 @pytest.mark.parametrize("orders", ORDERS[1:])
 def test_bilinear_scores_equal_a_plain_sum(orders, rank):
@@ -123,6 +125,7 @@ def random_bilinear(space, rng):
     return jax.tree.map(lambda part: part + 0.3 * rng.normal(size=part.shape), drawn)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [None, 3])
 @pytest.mark.parametrize("make", [random_linear, random_bilinear])
 def test_gradients_of_scores_equal_finite_differences(make, length):
@@ -154,6 +157,7 @@ def test_gradients_of_scores_equal_finite_differences(make, length):
     chex.assert_trees_all_close(jax.grad(number)(params), forward, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_gradients_of_candidate_scores_equal_finite_differences():
     lists, _, _ = reranking_task(6, 1, seed=0, sizes=(4, 5), num_active=(2, 12))
     corpus = streams.lists.stream(lists, width=4)  # lists of several rows

@@ -28,6 +28,7 @@ def same(one, other, atol=0.0):
         np.testing.assert_allclose(ours, theirs, atol=atol, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "settings"),
     [
@@ -62,6 +63,7 @@ def test_weights_by_their_entries_equal_dense_ones_after_growth(module, settings
     np.testing.assert_allclose(listed.zero, whole.zero, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_scores_of_entries_are_those_of_the_dense_table():
     sequences = stream(4)
     corpus = streams.sentences.stream(sequences)
@@ -82,6 +84,7 @@ def test_scores_of_entries_are_those_of_the_dense_table():
     np.testing.assert_allclose(found[..., :width], wanted, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_model_by_its_entries_is_the_comparator_that_the_dense_one_is():
     sequences = stream(3)
     corpus = streams.sentences.stream(sequences)
@@ -105,6 +108,7 @@ def test_a_model_by_its_entries_is_the_comparator_that_the_dense_one_is():
         bilinear.truncated(params, 1)
 
 
+@pytest.mark.slow
 def test_a_run_that_grew_equals_one_that_did_not_and_resumes(tmp_path):
     sequences = stream(2)
     corpus, key = streams.sentences.stream(sequences), jax.random.key(0)
@@ -159,6 +163,7 @@ def test_repeated_features_and_blocks_without_other_weights():
     assert perceptron.final_params(state).zero is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prior", [None, 0.3])
 def test_products_are_those_of_blocks_that_are_written_out(prior):
     rng, labels, each = np.random.default_rng(0), 5, blocks.stride(5)

@@ -100,6 +100,7 @@ def twin(sequences, cost=None, step=lambda *given: 1.0):
 COST = np.array([[0, 0.7, 2.0], [0.3, 0, 0.5], [1.5, 0.2, 0]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cost", [None, COST], ids=["plain", "cost"])
 def test_perceptron_goes_towards_the_best_path_that_agrees(cost):
     sequences = hidden(valued(has_transitions=True, shared=True, max_length=5))
@@ -135,6 +136,7 @@ def test_mira_restores_the_margin_of_the_cost_of_labels():
         np.testing.assert_allclose(part, expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_costs_of_one_are_the_hamming_cost():
     sequences = valued(shared=True)
     for decoding in ("plain", "cost"):
@@ -177,6 +179,7 @@ LEARNERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(LEARNERS))
 def test_weights_multiply_the_step_and_full_labels_are_not_latent(name):
     sequences = valued(shared=True)
@@ -204,6 +207,7 @@ def likelihood(sequences, params):
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0.5, 80.0], ids=["scaled", "logarithms"])
 @pytest.mark.parametrize("is_shared", [True, False])
 @pytest.mark.parametrize("share", [0.5, 0.0])

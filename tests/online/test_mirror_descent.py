@@ -98,6 +98,7 @@ def test_perceptron_is_the_frobenius_map_of_blocks():
     agree(state.params, touched.by_feature(fast.params), linear.Params._fields[:3])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [0.0, 0.37])
 @pytest.mark.parametrize("rank", [1, 2])
 def test_bol_maps_its_blocks_by_the_rank_k_map(rank, start):
@@ -121,6 +122,7 @@ def test_bol_maps_its_blocks_by_the_rank_k_map(rank, start):
     np.testing.assert_allclose(state.conjugate, total, rtol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [0.37, 1.3])
 def test_block_bol_is_the_general_path_along_a_whole_run(start):
     """Both run freely: every prediction, number and weight (DR-B6, DR-B11).
@@ -170,6 +172,7 @@ WHOLE_RUNS = {  # settings, map, and whether the map takes all blocks as one mat
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WHOLE_RUNS)
 def test_each_round_of_a_variant_is_a_round_of_the_general_path(kind):
     """F*, Delta_t, B_t and, away from ties, W of every round (BOL-Eq8, DR-B6).
@@ -238,6 +241,7 @@ def test_gradient_by_default_is_that_of_the_conjugate():
         np.testing.assert_allclose(map.weights(theta), derived.weights(theta))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("map", [p_norm(3.0), mirror.frobenius(), mirror.rank_k(2)])
 def test_chain_of_a_dense_run_holds_and_is_not_idle(map):
     stream = matrices()
@@ -254,6 +258,7 @@ def test_chain_of_a_dense_run_holds_and_is_not_idle(map):
     assert not regret.within_certificate(other).holds.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("map", "wrong"),
     [
@@ -282,6 +287,7 @@ def test_a_biconjugate_that_is_too_small_is_refused(map, wrong):
         certify.chain(close, state, trace, stream, order, u)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "map", [mirror.frobenius(), mirror.shifted(mirror.rank_k(1), 0.5)]
 )

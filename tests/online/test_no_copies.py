@@ -18,6 +18,7 @@ def check(learner, orders, num_labels=6, has_transitions=True):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("learner", "orders"),
     [

@@ -106,6 +106,7 @@ def test_the_perceptron_equals_its_twin(form):
     np.testing.assert_allclose(found.transitions, mean.transitions, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "num_positions", "rank"),
     [("cpu", 256, 1), ("gpu", 5, 1), ("tpu", 5, 2), ("tpu", 256, 1)],
@@ -135,6 +136,7 @@ def test_bol_equals_its_twin_however_many_positions_go_at_a_time(
     np.testing.assert_allclose(product, leading, atol=1e-6)  # ties converge slowly
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["perceptron", "bol"])
 def test_padded_rounds_are_the_wide_rounds_of_the_learner(name):
     # DR-B6 and BOL-B1 in wide rounds; `online.wide` packs sentences, we pad them.

@@ -70,6 +70,7 @@ def test_perceptron_equals_plain_loops(name):
     assert (trace.margin <= 1e-12).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPACES)
 def test_squared_norm_counts_every_repeat(name):
     orders, has_transitions, shared = SPACES[name]
@@ -118,6 +119,7 @@ def test_mira_equals_plain_loops(name, largest, cost):
     np.testing.assert_allclose(trace.conjugate[-1], total, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_mira_mends_the_margin_where_the_step_is_free():
     sequences = random_task(("0", "0"), has_transitions=True)
     learner = mira.learner(max_step_size=1e6, averaging="none", dtype=jnp.float64)

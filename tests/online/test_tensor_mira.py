@@ -256,6 +256,7 @@ def test_scatter_alone_does_not_start_the_averages_anew():
     assert after.num_rounds == 600 - (300 + 138 - 1)
 
 
+@pytest.mark.slow
 @each_step
 def test_rounds_equal_those_on_dense_tensors(step):
     settings = SETTINGS[step]

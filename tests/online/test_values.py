@@ -93,6 +93,7 @@ def moves(sequences, trace):
         yield tuple(a - b for a, b in zip(true, found, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 2])
 def test_scores_are_inner_products_with_the_dense_features(rank):
     sequences = valued(has_transitions=True, shared=True)
@@ -151,6 +152,7 @@ def test_rounds_of_the_perceptron_are_those_of_the_dense_twin():
     assert int(trace.is_mistake.sum()) > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["block", "dense", "paper", "exact"])
 def test_the_dual_of_bol_is_the_sum_of_the_dense_differences(name):
     """BOL-Eq8 with any P(x)."""
@@ -183,6 +185,7 @@ def numbers_of(trace):
     return trace._replace(fingerprint=None) if has_hash else trace
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(LEARNERS))
 def test_a_value_of_two_is_a_feature_in_two_columns(name):
     found = [run(name, task) for task in doubled()]
@@ -194,6 +197,7 @@ def test_a_value_of_two_is_a_feature_in_two_columns(name):
         np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(LEARNERS))
 def test_values_of_one_change_nothing(name):
     plain = random_task(ORDERS, has_transitions=True, shared=True)
@@ -231,6 +235,7 @@ def test_runs_with_values_are_certified(name):
         certify.regret(state, trace, wrong, model, order=order)
 
 
+@pytest.mark.slow
 def test_the_crf_counts_a_value_of_two_as_two_columns():
     written, given = doubled()
     one, other = (streams.lanes.lanes(task, num_lanes=4) for task in (written, given))
@@ -274,6 +279,7 @@ def test_a_round_with_values_copies_no_table(name):
     testing.assert_no_copies(module.learner(), stream, num_rows=40_001)
 
 
+@pytest.mark.slow
 def test_values_that_do_not_fit_are_named():
     task = random_task(ORDERS)
     with pytest.raises(InputError, match="in the shape of `feature_ids`"):

@@ -19,6 +19,7 @@ def made():
     )
 
 
+@pytest.mark.slow
 def test_regret_certificate_tight_and_paper_bound_are_a_chain(made):
     regret, certificate, tight, paper, scale = made.regret
     assert regret.shape == certificate.shape == tight.shape == paper.shape == (250,)

@@ -29,6 +29,7 @@ def problem(num_classes):
     return x, targets, weights, *factors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num_classes", [1, 3])
 def test_steps_lead_to_the_minimum_of_each_block(num_classes):
     x, targets, weights, fixed, factors = problem(num_classes)

@@ -48,6 +48,7 @@ def objectives(problem, params):
     return np.array(values)
 
 
+@pytest.mark.slow
 def test_a_class_that_falls_to_zero_is_taken_anew_where_f_is_lower(solved):
     problem, found, ended = solved
     was_zero = solving.is_zero(found[0])[:, 0]

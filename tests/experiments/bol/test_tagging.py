@@ -22,6 +22,7 @@ def task():
     return tagging.make_task(train, test, "segmentation", word_f1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "settings", "orders"),
     [

@@ -63,6 +63,7 @@ def result():
     return {"seeds": 2, "rows": [row]}
 
 
+@pytest.mark.slow
 def test_each_run_is_scored_by_its_last_iterate_and_its_mean(result):
     (row,) = result["rows"]
     for runs in row["runs"].values():

@@ -140,6 +140,7 @@ def test_outcomes_are_the_f1_of_the_corpus_and_intervals_cover_it():
     )
 
 
+@pytest.mark.slow
 def test_table1_chooses_on_development_and_answers_each_finding(tiny, tmp_path):
     lines = []
     result = json.loads(json.dumps(table1.run(Setup(say=lines.append))))
@@ -239,6 +240,7 @@ def test_fig3_is_drawn_from_its_result(tmp_path):
     assert (tmp_path / "three.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_the_peer_of_the_bench_is_our_mira():
     lists = bench.made_lists(12, num_features=60, num_active=5, num_candidates=4)
     weights, mean, mistakes = bench.numpy_mira(lists, np.arange(12), 0.1)

@@ -157,6 +157,7 @@ def test_paper_equals_algorithm_2_with_full_vectors(name, averaging):
     np.testing.assert_allclose(ours, expected, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("divisor", ["block", "global"])
 def test_paper_does_not_depend_on_the_step_size(divisor):
     """Errata of Alg2: only C dPhi / sigma_1 and Theta / sigma_1 enter."""
@@ -303,6 +304,7 @@ def test_a_wrong_argument_is_named(arguments, message):
         bol.learner(**arguments)
 
 
+@pytest.mark.slow
 def test_a_space_without_first_order_features_is_refused():
     sequences = random_task(("0", "0"))
     with pytest.raises(InputError, match="BOL needs first-order features"):

@@ -33,6 +33,7 @@ def trained(module, sequences, **settings):
     return jax.device_get(run(state, stream, order))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [0.0, 0.7])
 def test_curvature_of_a_round_is_the_sum_over_its_blocks(start):
     """Each touched block once, with the round's whole push; the rest by squares."""
@@ -81,6 +82,7 @@ def test_curvature_is_of_blocks_of_rank_1(settings):
         bol.learner(record=("curvature",), **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings", [{}, {"variant": "paper"}, {"variant": "paper", "divisor": "global"}]
 )

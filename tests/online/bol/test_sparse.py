@@ -44,6 +44,7 @@ def by_feature(params):
     return [np.asarray(t if params.rows is None else t[params.rows]) for t in tables]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -85,6 +86,7 @@ def test_a_sparse_dual_that_grew_equals_the_dense_one(settings):
 MANY = 70
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"rank": 2, "start": 0.5}])
 def test_maps_by_entries_for_many_labels_equal_the_dense_ones(settings):
     sequences = stream(num_labels=MANY, has_transitions=False)
@@ -127,6 +129,7 @@ def test_low_rank_scores_find_the_path_of_the_scores_written_out():
         np.testing.assert_allclose(one.score, other.score, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_capacity_changes_nothing_and_a_bare_scan_says_that_it_is_full():
     sequences = stream(1)
     corpus = streams.sentences.stream(sequences)
@@ -157,6 +160,7 @@ def test_capacity_changes_nothing_and_a_bare_scan_says_that_it_is_full():
         np.testing.assert_allclose(one, other, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_state_that_grew_resumes_from_its_checkpoint(tmp_path):
     sequences = stream(2)
     corpus, key = streams.sentences.stream(sequences), jax.random.key(0)
@@ -178,6 +182,7 @@ def test_a_state_that_grew_resumes_from_its_checkpoint(tmp_path):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_a_model_with_an_index_is_the_comparator_that_it_is_without():
     sequences = stream(3)
     corpus = streams.sentences.stream(sequences)

@@ -109,6 +109,7 @@ def test_the_mean_of_w_is_over_what_sentences_were_predicted_with():
     np.testing.assert_allclose(found.first[:-1], means[2], atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("averaging", ["dual", "factors", "none"])
 def test_small_tables_grow_without_a_change(averaging):
     """The result does not depend on the room at the start."""
@@ -125,6 +126,7 @@ def test_small_tables_grow_without_a_change(averaging):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_going_on_from_a_pass_gives_the_same_bits():
     sequences = task("both orders")
     learner = bol.learner()
@@ -157,6 +159,7 @@ def test_settings_without_wide_rounds_are_refused(settings, words):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", [perceptron, bol])
 def test_a_value_of_two_is_a_feature_that_occurs_twice(module):
     """Real values: scores and moves carry them."""

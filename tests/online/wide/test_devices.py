@@ -27,6 +27,7 @@ def started(num_devices, *arguments):
     )
 
 
+@pytest.mark.slow
 def test_one_two_and_four_devices_have_the_same_bits():
     """Mistakes, margins, steps, duals, averages; one or two collectives a round."""
     out, error = (process := started(4)).communicate(timeout=3 * SECONDS)
@@ -36,6 +37,7 @@ def test_one_two_and_four_devices_have_the_same_bits():
     assert [claim for claim, is_true in found.items() if not is_true] == []
 
 
+@pytest.mark.slow
 def test_processes_have_the_bits_of_devices():
     """`jax.distributed` on loopback, one device each."""
     digests, number = [], 2

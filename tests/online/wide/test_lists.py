@@ -50,6 +50,7 @@ def pairs_of(score, batch, decoding="plain", num_best=1):
                 yield i, k, features[y] - features[z], quality[y] - quality[z]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "limit", "decoding", "num_best"),
     [

@@ -37,6 +37,7 @@ def compiled(learner, orders):
     return runner.program(shapes, plan).as_text(), runner
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("learner", "orders"),
     [

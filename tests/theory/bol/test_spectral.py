@@ -214,6 +214,7 @@ def test_dtype_is_kept_with_x64_off():
             assert bool(found.holds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", [1, 2])
 def test_a_gradient_that_is_off_by_a_hundred_millionth_is_noticed(monkeypatch, rank):
     """BOL-P2, DR-B5, DR-B6: wherever the certificate speaks, next to ties too."""

@@ -123,6 +123,7 @@ def test_rate_is_the_spectral_radius_with_symmetries_left_out():
     assert rate == pytest.approx(0.7)
 
 
+@pytest.mark.slow
 def test_rate_of_a_large_support_is_that_of_all_eigenvalues():
     matrix = np.random.default_rng(0).uniform(size=(400, 400)) / 400
     matrix += np.diag(np.linspace(0, 0.4, 400))
