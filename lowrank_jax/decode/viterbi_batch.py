@@ -3,13 +3,13 @@ r"""The best label sequences of many sentences at once, for bulk decoding.
 The recursion of `viterbi`, written on the batch: one `lax.scan` over positions forward,
 one back. What makes it fast on a CPU, and keeps accelerators busy:
 
-* shared pairwise scores: the batch is the innermost axis, in groups of at most 128, so
-  that :math:`\max_r \{P_{s,r} + \delta_{r,b}\}` is S vector additions and maxima with
-  scalars :math:`P_{s,r}`, and the maxima of a group stay in the nearest cache;
-* that maximum is spelt out as a tree of elementwise maxima, which fuse into one loop;
-  a reduction would not be vectorised;
-* only maxima are kept going forward; going back, the first best label is sought on the
-  traced path alone, S comparisons a token instead of S^2.
+* With shared pairwise scores, the batch is the innermost axis, in groups of at most
+  128. Then :math:`\max_r \{P_{s,r} + \delta_{r,b}\}` is S vector additions and maxima
+  with scalars :math:`P_{s,r}`, and the maxima of a group stay in the nearest cache.
+* That maximum is written as a tree of elementwise maxima, which fuse into one loop. A
+  reduction would not be vectorised.
+* Only maxima are kept going forward. Going back, the first best label is sought on the
+  traced path alone: S comparisons per token instead of S^2.
 
 Scores of each position (B, L, S, S+1) are read once, in the order they lie in memory.
 

@@ -2,9 +2,9 @@ r"""Sums of rows by segment without a scatter: a tree of gathers, planned on the
 
 The gradient of a table of weights is :math:`G_k = \sum_{i : k \in x_i} D_i`, rows of D
 added into the row of every feature they bear. The pairs (i, k) never change, so they
-are sorted by k once. Each segment is cut into pieces of at most 16 rows, pieces of the
+are sorted by k once. Each segment is cut into pieces of at most 16 rows. Pieces of the
 same width make one dense array of row numbers, and a piece is a gather and an unrolled
-sum. Pieces of one segment are themselves rows to be summed, level by level, until each
+sum. The sums of the pieces are summed in the same way, level by level, until each
 segment has one.
 
 Measured on one core, 211,727 tokens x 19 features x 22 labels in float32: 0.14 s, and

@@ -1,9 +1,9 @@
 r"""Lipschitz constants of the gradient of the logistic loss in one block.
 
-With one block fixed the scores are linear in the other and in the offsets: class c of
-matrix i scores :math:`\langle a_{ic}, (u_c, b_c)\rangle`,
-:math:`a_{ic} = (\operatorname{vec}(X_i V_c), 1)`. Three constants for the step size of
-that block, weights :math:`\omega_i` instead of the papers' 1/n:
+With one block fixed, the scores are linear in the other and in the offsets: class c of
+matrix i scores :math:`\langle a_{ic}, (u_c, b_c)\rangle` with
+:math:`a_{ic} = (\operatorname{vec}(X_i V_c), 1)`. There are three constants for the
+step size of that block, with weights :math:`\omega_i` instead of the papers' 1/n:
 
 .. math:: \sqrt2\,m \sum_{ic} \omega_i (\|X_i V_c\|_F + 1)(\max_j \|X_i V_j\|_F + 1)
    \quad\text{(SBLR-L3.1, L6.1)}
@@ -11,9 +11,9 @@ that block, weights :math:`\omega_i` instead of the papers' 1/n:
    \quad\text{(DR-S1, DR-S2)}
 .. math:: \kappa \max_c \sum_i \omega_i \|a_{ic}\|^2
 
-with :math:`\kappa = \frac14` for m = 1, where the second is the least constant there
-is, attained at 0, and :math:`\kappa = \frac12` for more (Böhning's bound on the Hessian
-of the soft maximum). The third lies between the other two.
+For m = 1, :math:`\kappa = \frac14`, and the second is the least constant there is,
+attained at 0. For more classes, :math:`\kappa = \frac12` (Böhning's bound on the
+Hessian of the soft maximum). The third lies between the other two.
 """
 
 import jax

@@ -1,7 +1,8 @@
 """The model folder, one form for all kinds of models.
 
-A folder holds ``model.json`` (what the model is, how it was made, size and SHA-256 of
-the arrays), one or two files of arrays, and perhaps further files such as pictures.
+A folder holds ``model.json`` and one or two files of arrays. ``model.json`` says what
+the model is and how it was made, and holds size and SHA-256 of the arrays. Further
+files, such as pictures, may stand beside them.
 
 There is always one complete model to read, the old or the new one, also if the folder
 is a mount point. New arrays are written beside the old ones as ``NAME.new.npz``. Then

@@ -1,17 +1,16 @@
 """Words laid out for decoding many at once, over ragged candidate lists; on the host.
 
-A factor of order 3 scores three consecutive bi-symbols a, b, c; the states are pairs of
+A factor of order 3 scores three consecutive bi-symbols a, b, c. The states are pairs of
 candidates. Letters have from 1 to 18 candidates, so cubes padded to the longest list
-would be nearly all padding (a factor of 20 on NETtalk). Here nothing is padded to the
-list:
+would be nearly all padding (a factor of 20 on NETtalk). Here no list is padded:
 
-* words stand one behind the other in lanes, with ``order - 1`` boundary symbols
-  between them; a boundary has one candidate, so the recursion itself starts each word
-  anew, and the score of a lane is the sum over its words;
-* a step works on the states of all lanes, laid flat and grouped by the number of
-  candidates for a, the width of the group;
-* the table of scores lies as (b, c, a) and a step's states as (c, b), so that the
-  entries a state takes its maximum over lie side by side in both.
+* Words stand one behind the other in lanes, with ``order - 1`` boundary symbols
+  between them. A boundary has one candidate, so the recursion itself starts each word
+  anew, and the score of a lane is the sum over its words.
+* A step works on the states of all lanes, laid flat and grouped by the number of
+  candidates for a, the width of the group.
+* The table of scores has the axes (b, c, a), and the states of a step have (c, b). So
+  the entries that a state takes its maximum over are neighbours in both.
 
 `lattice_paths` has the recursions. Order 2 is the same with one symbol fewer, and order
 1 is laid out as order 2.

@@ -2,17 +2,19 @@ r"""Quasi-Newton iterations: OWL-QN, plain L-BFGS, and the L-BFGS of `optax`.
 
 OWL-QN is L-BFGS for a smooth convex loss plus an l1 norm (Andrew and Gao, 2007).
 
-It minimises :math:`F(w) = f(w) + \lambda \|w\|_1`. Within one orthant F is smooth, so
-an iteration (1) takes the pseudo-gradient, the negative of the steepest descent of F,
+It minimises :math:`F(w) = f(w) + \lambda \|w\|_1`, which is smooth within one orthant.
+An iteration has four steps. (1) It takes the pseudo-gradient, the negative of the
+steepest descent of F,
 
 .. math:: \diamond_i = \begin{cases}
    g_i + \lambda\operatorname{sign}(w_i) & w_i \ne 0 \\
-   \mathcal S_\lambda(g_i) & w_i = 0 \end{cases} \qquad g = \nabla f(w),
+   \mathcal S_\lambda(g_i) & w_i = 0 \end{cases} \qquad g = \nabla f(w).
 
-(2) multiplies it by the L-BFGS inverse Hessian of f, (3) drops the entries of the
-direction that do not go down along :math:`-\diamond`, (4) searches along it from step 1
-by halving, with each point projected onto the orthant of w (of :math:`-\diamond` where
-w is 0). An entry that would change sign becomes 0, which makes the solution sparse.
+(2) It multiplies the pseudo-gradient by the L-BFGS inverse Hessian of f. (3) It drops
+the entries of the direction that do not go down along :math:`-\diamond`. (4) It
+searches along the direction, from step 1 by halving, and projects each point onto the
+orthant of w (of :math:`-\diamond` where w is 0). An entry that would change sign
+becomes 0, which makes the solution sparse.
 
 Without the norm, (1), (3) and the projection disappear, and L-BFGS with a search by
 halving remains. For a strictly convex f every remembered pair has positive curvature.
