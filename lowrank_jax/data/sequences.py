@@ -8,6 +8,7 @@ import numpy as np
 from lowrank_jax.checks import InputError
 
 __all__ = [
+    "MOST_RANK",
     "Sequences",
     "Space",
     "as_values",
@@ -17,6 +18,9 @@ __all__ = [
     "check_weights",
 ]
 __dir__ = __all__.copy
+
+#: Largest rank of the weights of a feature; no file may claim a larger one.
+MOST_RANK = 1024
 
 
 @dataclasses.dataclass(frozen=True)

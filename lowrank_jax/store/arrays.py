@@ -41,6 +41,7 @@ __dir__ = __all__.copy
 _PLACES, _VALUES, _SHAPE = ".places", ".values", ".shape"
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 _MOST_JSON = 1 << 28  # bytes of a text that is read whole
+_MOST_ZEROS, _RATIO = 1 << 30, 1000  # bytes of what a file has by its entries
 
 
 def pack(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -88,7 +89,12 @@ def read_arrays(
     words = ("is cut short or damaged", "delete it and make it again")
     packed = read_npz(path, only=only, words=words)
     try:
+        size = sum(part.nbytes for part in packed.values())
+        limit = max(_MOST_ZEROS, _RATIO * size, most_unpacked(size))
+        check_unpacked(path, _num_bytes(packed), limit)
         return unpack(packed)
+    except InputError:
+        raise
     except Exception as error:
         raise _damaged(path, error, words) from None
 
@@ -180,6 +186,16 @@ def check_arrays(
                 f"{os.fspath(place)} is damaged: its array {name!r} is not finite; "
                 "train the model again."
             )
+
+
+def _num_bytes(packed: Mapping[str, np.ndarray]) -> int:
+    """Return the bytes that the arrays stored by their entries have as a whole."""
+    return sum(
+        math.prod(packed[name.removesuffix(_VALUES) + _SHAPE].tolist())
+        * values.dtype.itemsize
+        for name, values in packed.items()
+        if name.endswith(_VALUES)
+    )
 
 
 def _damaged(path: Path, error: Exception, words: tuple[str, str]) -> InputError:

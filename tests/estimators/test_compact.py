@@ -144,6 +144,39 @@ def test_a_damaged_index_is_refused(sentences, tmp_path, change):
         Tagger.load(tmp_path / "m")
 
 
+@pytest.mark.parametrize("entry", [np.float32(3e38), np.float64(1e200)])
+def test_weights_whose_scores_overflow_are_refused_without_a_warning(
+    sentences, tmp_path, entry
+):
+    tagger = Tagger("bol", num_passes=1).fit(sentences[0])
+    tagger.save(tmp_path / "m")
+
+    def change(weights):
+        for name in {"table", "transitions", "scale"} & weights.keys():
+            weights[name] = weights[name].astype(entry.dtype)
+        weights["table"][:] = entry
+
+    rewritten(tmp_path / "m", change)
+    with pytest.raises(InputError, match="weights so large that scores overflow"):
+        Tagger.load(tmp_path / "m")
+
+
+def test_a_rank_that_nobody_trains_is_refused(sentences, tmp_path):
+    """A table of zeros takes a few bytes of a file at any width."""
+    tagger = Tagger("bol", num_passes=1).fit(sentences[0])
+    tagger.save(tmp_path / "m")
+
+    def change(weights):
+        del weights["filled"], weights["touched"]
+        weights["table"] = np.zeros((len(tagger.params_.rows), 30_000), np.float32)
+
+    rewritten(tmp_path / "m", change)
+    with pytest.raises(InputError, match="30000 columns of 'table'"):
+        Tagger.load(tmp_path / "m")
+    with pytest.raises(InputError, match="`rank` must be at most 1024"):
+        Tagger("bol", num_passes=1, rank=1025).fit(sentences[0])
+
+
 def test_an_index_that_no_program_wrote_is_not_used(sentences, tmp_path):
     tagger = by_feature(Tagger("bol", num_passes=1).fit(sentences[0]))
     tagger.save(tmp_path / "m")

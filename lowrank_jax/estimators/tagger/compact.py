@@ -14,6 +14,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from lowrank_jax.data import records
+from lowrank_jax.data.sequences import MOST_RANK
 
 __all__ = [
     "blocks",
@@ -198,6 +199,10 @@ def unpack(
     Raises:
       ValueError: If the sizes do not fit each other.
     """
+    most = num_labels + MOST_RANK * (num_labels + _stride(num_labels)) + 16
+    for name in {"table", "filled"} & packed.keys():
+        if packed[name].ndim > 1 and packed[name].shape[1] > most:
+            raise ValueError(f"{packed[name].shape[1]} columns of {name!r}")
     left_out = ("rows", "keys", "slots", "pages")
     weights = {name: part for name, part in packed.items() if name not in left_out}
     if "touched" not in packed:

@@ -370,12 +370,10 @@ def _check_weights(
     check_arrays(folder, weights, shapes)
     largest = [float(np.abs(part).max(initial=0)) for part in weights.values()]
     if model == "bilinear":
-        largest.append(float(np.abs(weights["table"]).max()) ** 2)
-        largest[-1] *= abs(float(weights["scale"]))
-    if (
-        max(largest) * max(len(space.orders), 1)
-        > np.finfo(next(iter(weights.values())).dtype).max
-    ):
+        entry = float(np.abs(weights["table"]).max())
+        largest.append(entry * entry * abs(float(weights["scale"])))
+    top = float(np.finfo(compact.dtype_of(weights)).max)
+    if max(largest) * max(len(space.orders), 1) > top:
         raise ValueError("weights so large that scores overflow")
 
 

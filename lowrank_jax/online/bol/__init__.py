@@ -29,6 +29,7 @@ import jax
 import jax.numpy as jnp
 
 from lowrank_jax import checks
+from lowrank_jax.data.sequences import MOST_RANK
 from lowrank_jax.decode import best_path
 from lowrank_jax.linalg import max_tree
 from lowrank_jax.models import bilinear
@@ -159,6 +160,7 @@ def learner(
     """
     checks.choice(VARIANTS, variant=variant)
     checks.whole(rank=rank, num_inner_steps=num_inner_steps)
+    checks.at_most(MOST_RANK, rank=rank)
     checks.whole(least=0, num_power_steps=num_power_steps)
     checks.positive(step_size=step_size)
     checks.non_negative(start=start)
