@@ -104,6 +104,7 @@ def check(
         )
     step = float(state.step_size)
     _check_step_size(state, trace, step, _tolerance(trace))
+    spectrum.check_start(state, _tolerance(trace))
     check_labels(trace, corpus, order)
     check_examples(trace, corpus, order)
     moved = np.flatnonzero(trace.is_mistake)

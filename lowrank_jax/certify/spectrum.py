@@ -14,7 +14,17 @@ from lowrank_jax.online.bol import block as bol_block
 from lowrank_jax.online.bol import paper_global
 from lowrank_jax.online.bol.state import num_labels_of
 
-__all__ = ["Conjugate", "Dual", "Listed", "Spectrum", "conjugate", "dual", "squares"]
+__all__ = [
+    "Conjugate",
+    "Dual",
+    "Listed",
+    "Spectrum",
+    "check_start",
+    "conjugate",
+    "dual",
+    "squares",
+    "start_of",
+]
 __dir__ = __all__.copy
 
 
@@ -117,7 +127,7 @@ def conjugate(state: bol.State | perceptron.State) -> Conjugate:
     variant = "block" if is_block else bol.variant_of(state)
     labels = num_labels_of(state)
     rank = bilinear.rank_of(state.params.table, labels)
-    start = 0.0 if state.start is None else float(state.start)
+    start = start_of(state)
     values = np.concatenate([np.zeros((0, labels)), *_spectra(state, start)])
     total = squares(state.params.table, labels)
     if state.params.transitions is not None:
@@ -126,6 +136,37 @@ def conjugate(state: bol.State | perceptron.State) -> Conjugate:
     first_order = energies.sum() if is_block else energies.max(initial=0)
     value = (total + float(first_order)) / 2
     return Conjugate(value, _spectrum(values, rank), variant, rank, start)
+
+
+def start_of(state: bol.State) -> float:
+    """Return c_0 of Theta_0 = c_0 11'."""
+    return 0.0 if state.start is None else float(state.start)
+
+
+def check_start(state: Any, room: float) -> None:
+    """Raise `InputError` unless c_0 is the start that the factors have grown from.
+
+    The conjugate that a state carries is half of what the energies of its blocks have
+    grown by, and each block began with that of Theta_0.
+    """
+    is_other = not isinstance(state, bol.State) or state.sigma is not None
+    if is_other or isinstance(state.pair, paper_global.Pair):
+        return
+    table, labels = state.params.table, num_labels_of(state)
+    if state.pair is None:
+        parts = squares(bilinear.split(table, labels).left)
+    else:
+        parts = squares(state.pair.top[:, -1:])
+    parts += squares(table, labels)
+    if state.params.transitions is not None:
+        parts += squares(state.params.transitions)
+    start, begun = start_of(state), labels * (labels + 1) * (len(table) - 1)
+    grown, carried = (parts - start**2 * begun) / 2, float(state.conjugate)
+    if not abs(grown - carried) <= room * (parts + start**2 * begun):
+        raise InputError(
+            f"The state says start={start:g}, from which its factors have grown by "
+            f"{grown:g}, where it carries {carried:g}: give the state of the run."
+        )
 
 
 def _spectra(state: bol.State, start: float) -> Iterator[np.ndarray]:

@@ -111,12 +111,13 @@ def _check(
     moved: np.ndarray,
 ) -> None:
     """Raise `InputError` unless the trace, the data and the state are of one run."""
+    eps = float(np.finfo(trace.margin.dtype).eps)
+    spectrum.check_start(state, 1e-8 + 1000 * eps)
     audit.check_labels(trace, corpus, order)
     audit.check_examples(trace, corpus, order)
     predicted = np.asarray(trace.predicted)
     here, owner = audit.differences(corpus, order[moved], predicted[moved])
     step = np.asarray(trace.step_size, np.float64)[moved][owner]
-    eps = float(np.finfo(trace.margin.dtype).eps)
     for table, (index, total, size) in zip(
         spectrum.dual(state), _sums(corpus, here, step), strict=True
     ):

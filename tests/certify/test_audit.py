@@ -26,6 +26,8 @@ KINDS = {
     "paper": (bol, {"variant": "paper"}),
     "global": (bol, {"variant": "paper", "divisor": "global"}),
     "exact": (bol, {"variant": "exact"}),
+    "start": (bol, {"start": 0.1}),
+    "paper, start": (bol, {"variant": "paper", "start": 0.1}),
 }
 STEPS = (0.3, 1.0)
 
@@ -134,6 +136,19 @@ def test_a_change_of_one_thing_is_refused(kind, draw):
     if what not in ("step", "order", "cut"):
         with pytest.raises(InputError, match="did not meet each of the"):
             certify.held_out(trace, sequences)
+
+
+@pytest.mark.parametrize("start", [None, 0.05, 0.11, 0.5])
+@pytest.mark.parametrize("kind", ["block", "rank 2", "paper", "start", "paper, start"])
+def test_a_start_of_another_run_is_refused(kind, start):
+    """Also a small one, with which the inequality would hold."""
+    state, trace = trained(kind, 1.0)
+    if start is None and state.start is None:
+        assert certificate(state, trace, data(0), 0).holds
+        return
+    state = state._replace(start=None if start is None else np.float32(start))
+    with pytest.raises(InputError, match="from which its factors have grown by"):
+        certificate(state, trace, data(0), 0)
 
 
 def test_states_that_cannot_be_certified_are_named():

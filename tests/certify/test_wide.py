@@ -38,6 +38,10 @@ def test_the_regret_of_a_wide_run_is_within_its_certificate(module, settings):
     expected = found.comparator_penalty + found.conjugate
     expected -= (weight * trace.margin).sum()
     assert found.certificate == pytest.approx(expected, rel=1e-5)
+    if module is bol:
+        other = state._replace(start=0.6 if state.start is None else None)
+        with pytest.raises(InputError, match="from which its factors have grown by"):
+            certify.wide_regret(other, trace, task, params, key=KEY)
 
 
 def test_the_sum_of_the_moves_is_the_dual_and_another_run_is_refused():
