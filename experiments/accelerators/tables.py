@@ -49,7 +49,7 @@ def line(row: dict[str, Any]) -> str:
 
 def table(result: dict[str, Any]) -> str:
     """Write the tables of docs/accelerators.md."""
-    parts = []
+    parts = [_summary(result["rows"])]
     for target, title in TITLES.items():
         rows = [row for row in result["rows"] if row["target"] == target]
         if rows:
@@ -60,6 +60,23 @@ def table(result: dict[str, Any]) -> str:
     if old:
         parts.append(f"{old} rows are of an earlier version and not looked at anew.\n")
     return "\n".join([*parts, ASSUMPTIONS + "\n"])
+
+
+def _summary(rows: list[dict[str, Any]]) -> str:
+    """Say how many programs compile, and how many copy something large."""
+    done = [row for row in rows if row["compiles"]]
+    text = f"{len(done)} of {len(rows)} programs compile."
+    if done:
+        slow = max(done, key=lambda row: row["processor_seconds"])
+        text += (
+            f" The slowest, `{slow['program']}` on the {TITLES[slow['target']]}, takes "
+            f"{slow['processor_seconds']:.0f} processor seconds."
+        )
+    for target, title in TITLES.items():
+        own = [row for row in done if row["target"] == target]
+        copies = sum(bool(row["copies"]) for row in own)
+        text += f" On the {title} {copies} of {len(own)} copy 1 MiB or more."
+    return text + "\n"
 
 
 def _head(target: str) -> list[str]:
