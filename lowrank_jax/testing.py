@@ -49,7 +49,15 @@ class _Case:
 
         if callable(self.given):
             return self.given(dtype)
-        return jax.tree.map(cast, self.given)
+        examples = jax.tree.map(cast, self.given)
+        sizes = {leaf.shape[:1] for leaf in jax.tree.leaves(examples)}
+        if len(sizes) != 1 or sizes == {()}:
+            raise checks.InputError(
+                "`examples` must be stacked along the first axis of each leaf, as "
+                "jax.vmap(stream.example)(jnp.arange(4)) gives them; the leaves have "
+                f"{sorted(sizes)} as their first axes."
+            )
+        return examples
 
     def start(self, dtype: Any) -> tuple[Learner, Any, Any, Any]:
         learner = self.build(dtype)

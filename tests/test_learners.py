@@ -19,6 +19,7 @@ from lowrank_jax import streams, testing
 from lowrank_jax.batch import crf
 from lowrank_jax.batch.sblr import bcpd, fista
 from lowrank_jax.batch.smm import fobos, smoothed
+from lowrank_jax.checks import InputError
 from lowrank_jax.data import dense_task
 from lowrank_jax.data.bisymbols import Words
 from lowrank_jax.data.made.lists import reranking_task
@@ -267,3 +268,12 @@ def test_vmap_over_a_hyperparameter_equals_single_runs(name):
 @each_case
 def test_init_and_update_lower_for_every_platform(name):
     check(name, "platforms")
+
+
+def test_examples_that_are_not_stacked_are_refused_in_words():
+    stream = sentences(jnp.float32)
+    alone = [testing._at(stream, i) for i in range(3)]
+    with pytest.raises(InputError, match="must be stacked along the first axis"):
+        testing.check_learner(
+            perceptron, alone, hyperparameter="step_size", only=("rounds",)
+        )
