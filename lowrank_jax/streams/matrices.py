@@ -50,7 +50,10 @@ def label_matrices(
       InputError: If the shapes do not fit, x is not finite, is zero throughout, or
         fewer than two classes are there.
     """
-    x, y = jnp.asarray(x), np.asarray(y)
+    y = np.asarray(y)
+    if not isinstance(x, jax.Array):  # checked by NumPy: nothing is compiled
+        x = np.asarray(x)
+        x = x.astype(jax.dtypes.canonicalize_dtype(x.dtype), copy=False)
     if x.ndim != 3:
         raise InputError(
             f"`x` must have three dimensions (matrices, rows, columns), got shape "
@@ -61,8 +64,9 @@ def label_matrices(
             f"`y` must have shape ({x.shape[0]},), one label per matrix, got {y.shape}."
         )
     if not jnp.issubdtype(x.dtype, jnp.floating):
-        x = x.astype(jnp.float32)
-    if not bool(jnp.isfinite(x).all()):
+        x = x.astype(np.float32)
+    of = jnp if isinstance(x, jax.Array) else np
+    if not bool(of.isfinite(x).all()):
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(np.asarray(x)))[0])
         raise InputError(
             f"`x` must be finite, got {float(x[place])} at {place}; fill or remove it."
@@ -93,7 +97,7 @@ def label_matrices(
     columns = classes[1:] if len(classes) == 2 else classes[:-1]
     targets = y[:, None] == columns[None, :]
     labelled = Labelled(
-        x=x,
+        x=jnp.asarray(x),
         targets=jnp.asarray(targets, x.dtype),
         weights=jnp.asarray(weights / weights.sum(), x.dtype),
         turned=jnp.array(x.transpose(0, 2, 1)) if x.nbytes <= SMALL else None,

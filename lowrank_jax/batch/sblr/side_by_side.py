@@ -17,7 +17,8 @@ sums of :math:`\operatorname{diag}(p) - p p^\top` show that H bounds the Hessian
 (Gershgorin). A score z that is far off has next to no curvature. So d is at least
 :math:`|p - y| / (4 + 4 |z|)`, which is seldom the larger near a solution. The move to
 the minimum of the model is one of descent. Of a few lengths of this move, the one with
-the least F is taken. FISTA minimises the model: its steps read H, not the matrices.
+the least F is taken. FISTA minimises the model. Its steps read H, not the matrices,
+and each variable has a step of its own size, by the diagonal of H.
 """
 
 from typing import NamedTuple
@@ -98,10 +99,13 @@ def newton_step(
     least = jnp.abs(shares - targets[None]) / (4 + 4 * jnp.abs(scores))
     bends = share * jnp.maximum(shares * (2 * (1 - shares) - rest), least)
     model = jnp.einsum("lmnk,lmnj->lmkj", rows * bends[..., None], rows)
-    power = model @ model  # its length bounds the square of the largest eigenvalue
+    scale = jnp.einsum("lmkk->lmk", model)
+    least = jnp.finfo(x.dtype).eps * scale.max((1, 2), keepdims=True)
+    scale = jnp.maximum(scale, least + jnp.finfo(x.dtype).tiny)
+    even = model / jnp.sqrt(scale[..., None] * scale[..., None, :])
+    power = even @ even  # its length bounds the square of the largest eigenvalue
     constant = jnp.sqrt(jnp.sqrt((power * power).sum((2, 3)))).max(1)
-    constant = jnp.maximum(constant, jnp.finfo(x.dtype).eps)
-    sizes = (1 / constant)[:, None, None]
+    sizes = 1 / (constant[:, None, None] * scale)
     target = _minimise(model, point, gradient, sizes, l1, l2, tolerance)
 
     move = target - point
@@ -122,7 +126,7 @@ def newton_step(
         bias=point[..., -1],
         loss=loss[best, fits],
         penalty=penalty[best, fits],
-        constant=constant,
+        constant=constant * scale.max((1, 2)),
         scores=ahead[best, fits],
     )
 
@@ -161,11 +165,11 @@ def _minimise(
             last.ahead - sizes * gradient, thresholds
         )
         move, change = last.ahead - point, point - last.point
-        turns = (move * change).sum((1, 2)) > 0
+        turns = (move * change / sizes).sum((1, 2)) > 0
         momentum = jnp.where(turns, 1, last.momentum)
         further = (1 + jnp.sqrt(1 + 4 * momentum * momentum)) / 2
         pull = jnp.where(turns, 0, (momentum - 1) / further)[:, None, None]
-        distance = jnp.sqrt((move * move).sum((1, 2))) / sizes[:, 0, 0]
+        distance = jnp.sqrt(((move / sizes) ** 2).sum((1, 2)))
         return _Descent(
             point, point + pull * change, further, distance, last.num_steps + 1
         )

@@ -174,22 +174,20 @@ class _Fits(NamedTuple):
         and squared strengths times c.
         """
         factors = self.sizes[:, None] ** np.array([0.5, 1, 0.5, 1])
-        strengths = np.tile(points[:, None] * factors, (len(ranks), 1, 1))
-        each = np.repeat(ranks, len(points)).tolist()
+        strengths = points[:, None] * factors
         if lanes.fits_side_by_side(self.given, self.labelled.x.shape[1:], max(ranks)):
-            own = np.asarray(self.labelled.weights, np.float64)
             return lanes.fit_all(
                 self.labelled,
-                np.concatenate([self.weights, own[None]]),
-                np.concatenate(
-                    [strengths, np.tile(points, (len(ranks), 1))[:, None]], 1
-                ),
-                each,
+                self.weights,
+                strengths,
+                points,
+                ranks,
                 self.given,
                 max_iterations=self.most,
                 say=self.say,
             )
-        return self._one_by_one(each, strengths)
+        each = np.repeat(ranks, len(points)).tolist()
+        return self._one_by_one(each, np.tile(strengths, (len(ranks), 1, 1)))
 
     def _one_by_one(self, ranks: Sequence[int], strengths: np.ndarray) -> lanes.Fitted:
         """Do the fits in turn: side by side, all would wait for the longest."""

@@ -146,6 +146,19 @@ def test_fits_of_three_classes_side_by_side_are_the_fits_one_by_one():
     assert alone.whole is None and together.whole is not None
 
 
+def test_fits_of_a_path_start_from_the_last_one_unless_it_has_lost_a_column():
+    x, y = trials(np.float64)
+    given = {"ranks": (2,), "cv": 3, "tolerance": 1e-6, "block_tolerance": 1e-8}
+    weak = {"mu1": [1e-3], "nu1": [1e-3], "nu2": [0.03]}
+    alone = choosing.choose(x, y, grid=weak | {"mu2": [0.02]}, **given).rows[0]
+    path = choosing.choose(x, y, grid=weak | {"mu2": [0.021, 0.02]}, **given).rows
+    assert path[0]["mu2"] == 0.021 and path[1]["sweeps"] < alone["sweeps"] / 2
+    dead = weak | {"mu1": [9.0, 1e-3], "mu2": [0.02]}
+    after = choosing.choose(x, y, grid=dead, **given).rows
+    assert after[0]["mu1"] == 9.0 and after[0]["auc"] == 0.5
+    assert after[1] == alone  # to the bit
+
+
 def test_an_all_zero_model_is_never_silent():
     x, y = trials()
     with pytest.warns(ZeroModel, match="All weights are zero"):
