@@ -30,7 +30,6 @@ __all__ = [
     "Part",
     "add",
     "add_all",
-    "add_sums",
     "dense",
     "enter",
     "grown",
@@ -226,24 +225,6 @@ def add_all(
             )
         growth = growth + more
     return params._replace(**new), sums and sums._replace(**totals), growth
-
-
-def add_sums(
-    params: Any, sums: Any, here: mistakes.Position, space: Space, weight: jax.Array
-) -> Any:
-    """Add ``weight * dPhi`` of a position to `models.linear.Sums`.
-
-    Entries of `params` have the keys: the position was added to `params` before.
-    """
-    zero = jnp.zeros((), weight.dtype)
-    new: dict[str, Any] = {}
-    for name, found in mistakes.entries(here, space, weight.dtype).items():
-        table, total = getattr(params, name), getattr(sums, name)
-        if isinstance(table, Blocks):
-            new[name] = add(table, total, here, space, zero, weight)[1]
-        else:
-            new[name] = mistakes.add(total, None, found, weight, weight)[0]
-    return sums._replace(**new)
 
 
 def read(table: Any, found: mistakes.Entries, space: Space) -> jax.Array:

@@ -24,8 +24,8 @@ weigh by sentence: `num_rounds` of a state counts sentences. DR-B10
 On D devices each decodes its share of the batch, and one all-gather gives the labels to
 all. The weights are on every device. The rows of the dual of BOL belong to one device
 each (row modulo D), which maps them and gives the new factors to all, by the second
-all-gather. All sums are taken in the order of the batch, so the result does not depend
-on D.
+all-gather. The inner products of MIRA are made in shares, which one sum joins. All
+sums are taken in the order of the batch, so the result does not depend on D.
 """
 
 from collections.abc import Callable

@@ -52,15 +52,23 @@ class Buffers(NamedTuple):
 
     share: share.Buffers
     touches: touches.Buffers | None  # None without first-order features
+    more: Any = None  # of the learner
 
 
-def rounds_of(update: Any, dtype: Any) -> base.Wide:
-    """Return wide rounds of a linear model, all of which is on every device."""
+def rounds_of(update: Any, dtype: Any, more: Any = None) -> base.Wide:
+    """Return wide rounds of a linear model, all of which is on every device.
+
+    Args:
+      update: Update of a round, as in `Wide`.
+      dtype: Type of the weights.
+      more: Buffers of the learner, as in `Wide`, or None.
+    """
 
     def buffers(stream: sentences.Stream, shapes: packs.Layout) -> Buffers:
         space, is_first = stream.space, bool(stream.space.first_order)
         own = share.buffers_for(shapes, space, dtype, has_pairs=is_first)
-        return Buffers(own, touches.buffers_for(shapes, space) if is_first else None)
+        marks = touches.buffers_for(shapes, space) if is_first else None
+        return Buffers(own, marks, more and more(stream, shapes))
 
     return share.rounds(update, buffers)
 

@@ -10,7 +10,7 @@ import pytest
 from lowrank_jax import loops, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.models import bilinear
-from lowrank_jax.online import bol, perceptron, touched
+from lowrank_jax.online import bol, mira, perceptron, touched
 from tests.online.bol.test_bol import SPACES, first_order, task
 from tests.online.tasks import random_task
 from tests.online.wide import twins
@@ -160,10 +160,17 @@ def test_settings_without_wide_rounds_are_refused(settings, words):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", [perceptron, bol])
-def test_a_value_of_two_is_a_feature_that_occurs_twice(module):
-    """Real values: scores and moves carry them."""
-    orders = ("0", "0") if module is perceptron else ("01", "01")
+@pytest.mark.parametrize(
+    ("module", "orders"),
+    [
+        (perceptron, ("0", "0")),
+        (mira, ("0", "0")),
+        (mira, ("01", "1")),
+        (bol, ("01", "01")),
+    ],
+)
+def test_a_value_of_two_is_a_feature_that_occurs_twice(module, orders):
+    """Real values: scores, moves and inner products carry them."""
     one = random_task(orders)
     ids = one.feature_ids
     twice = dataclasses.replace(

@@ -33,7 +33,7 @@ def test_one_two_and_four_devices_have_the_same_bits():
     out, error = (process := started(4)).communicate(timeout=3 * SECONDS)
     assert process.returncode == 0, error[-3000:]
     found = json.loads(out)
-    assert len(found) == 8
+    assert len(found) == 10
     assert [claim for claim, is_true in found.items() if not is_true] == []
 
 
