@@ -150,6 +150,8 @@ def tests_of(file: str) -> list[str]:
     """Return the tests that speak of a module: by its name, else of its folder."""
     inside = pathlib.PurePath(file)
     mirror = ROOT / "tests" / inside.parent
+    while not mirror.exists():
+        mirror = mirror.parent
     name = inside.parent.name if inside.stem == "__init__" else inside.stem
     own = [mirror / f"test_{name}.py"] if (mirror / f"test_{name}.py").exists() else []
     dotted = ".".join(("lowrank_jax", *inside.with_suffix("").parts))

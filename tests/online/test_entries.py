@@ -28,6 +28,28 @@ def same(one, other, atol=0.0):
         np.testing.assert_allclose(ours, theirs, atol=atol, rtol=0)
 
 
+def test_single_entries_are_those_of_the_whole_block():
+    """Entries in the record of a row, on a page of its own, and nowhere."""
+    num_labels, stride = 3, blocks.stride(3)
+    empty = blocks.zeros(4, num_labels, jnp.float64, num_pages=2, num_slots=3)
+    keys = np.array(empty.keys)
+    slots, pages = (np.array(part) for part in empty.values)
+    keys[1, 1:] = 1 + np.array([0, stride + 2, 2 * stride])
+    slots[1, 1:] = -2.0, -3.0, 5.0
+    keys[2, 0] = 1  # and its further entries on page 1
+    pages[1, : num_labels * stride] = np.arange(num_labels * stride)
+    made = empty._replace(
+        keys=jnp.asarray(keys), values=blocks.Part(*map(jnp.asarray, (slots, pages)))
+    )
+    shape = 4, num_labels, num_labels + 1
+    ids, current, previous = np.indices(shape, np.int32)
+    found = blocks.at(made, jnp.asarray(ids), jnp.asarray(current * stride + previous))
+    whole = blocks.dense(made.keys, made.values, jnp.arange(4), num_labels)
+    np.testing.assert_array_equal(found, whole[:, :, : num_labels + 1])
+    assert (found[1, 0, 0], found[1, 1, 2], found[1, 2, 0]) == (-2, -3, 5)
+    assert found[2, 2, 3] == 2 * stride + 3 and not found[3].any()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "settings"),

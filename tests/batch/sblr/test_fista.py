@@ -143,6 +143,37 @@ def test_guarantee_and_bound_of_the_distance_hold_on_a_run(step):
     assert far <= trace.stationarity[-1] <= 1e-4
 
 
+def test_steps_backtrack_as_in_plain_numpy():
+    """The first two steps, which have no momentum."""
+    _, _, labelled = task()
+    learner = fista.learner(step="backtracking", l1=0.02, growth=1.5)
+    state, update = learner.init(jax.random.key(0), labelled), jax.jit(learner.update)
+    state = state._replace(constant=state.constant / 8)
+    for _ in range(2):
+        constant, num_trials = float(state.constant), 1
+        point = [np.asarray(part) for part in state.params]
+        loss, *slope = loss_and_gradient(point, labelled)
+        while True:
+            both = zip(point, slope, strict=True)
+            moved = [part - rate / constant for part, rate in both]
+            least = 0.02 / constant
+            moved[0] = np.sign(moved[0]) * np.maximum(abs(moved[0]) - least, 0)
+            moves = [m - part for m, part in zip(moved, point, strict=True)]
+            inner = sum((g * m).sum() for g, m in zip(slope, moves, strict=True))
+            squares = sum((m**2).sum() for m in moves)
+            rise = loss_and_gradient(moved, labelled)[0] - loss - inner
+            if rise <= constant / 2 * squares:
+                break
+            constant, num_trials = constant * 1.5, num_trials + 1
+        assert constant < state.ceiling
+        state, info = update(state, labelled)
+        assert info.num_trials == num_trials
+        np.testing.assert_allclose(info.constant, constant, rtol=1e-12)
+        for found, wanted in zip(state.params, moved, strict=True):
+            np.testing.assert_allclose(found, wanted, atol=1e-12)
+    assert constant > learner.init(jax.random.key(0), labelled).constant / 8
+
+
 def test_objectives_are_those_of_the_recipe():
     _, _, labelled = task()
     l1 = 0.02

@@ -38,6 +38,8 @@ def test_wide_rounds_equal_plain_loops(batch_size, orders, has_transitions):
     np.testing.assert_array_equal(trace.num_wrong, wrong)
     np.testing.assert_array_equal(trace.is_mistake, wrong > 0)
     np.testing.assert_allclose(trace.margin, margin, rtol=1e-10, atol=1e-12)
+    loss = np.where(wrong > 0, np.maximum(1 - margin, 0), 0)
+    np.testing.assert_allclose(trace.loss, loss, rtol=1e-10, atol=1e-12)
     moved = wrong > 0
     np.testing.assert_array_equal(trace.step_size[moved], eta[moved])
     found = touched.by_feature(perceptron.final_params(state))
