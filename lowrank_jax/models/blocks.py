@@ -142,30 +142,15 @@ def scores(
     block = whole(0)
     for t in range(1, ids.shape[1]):
         block = block + whole(t)
+    lane = jnp.arange(len(ids), dtype=jnp.int32)[:, None]
     where = jnp.maximum(record[:, :, 1:] - 1, 0).reshape(len(ids), -1)
     values = values[:, :, 1:].reshape(len(ids), -1)  # a free slot adds 0
-    block = block + _scattered(where, values, block.shape[1])
+    # A single block may be written over: each entry has one home.
+    start = block if ids.shape[1] == 1 else jnp.zeros_like(block)
+    slots = start.at[lane, where].add(values, mode="promise_in_bounds")
+    block = slots if ids.shape[1] == 1 else block + slots
     each = stride(num_labels)
     return block[:, : num_labels * each].reshape(-1, num_labels, each)
-
-
-def _scattered(where: jax.Array, values: jax.Array, size: int) -> jax.Array:
-    """Return lines (n, size) of zeros with values (n, m) added at some places (n, m).
-
-    A scatter along one axis is three times as fast as a scatter along two on a CPU, so
-    few lines are scattered one by one.
-    """
-    if len(where) <= 32:
-        line = jnp.zeros((size,), values.dtype)
-        return jnp.stack(
-            [
-                line.at[here].add(own, mode="promise_in_bounds")
-                for here, own in zip(where, values, strict=True)
-            ]
-        )
-    lane = jnp.arange(len(where), dtype=jnp.int32)[:, None]
-    lines = jnp.zeros((len(where), size), values.dtype)
-    return lines.at[lane, where].add(values, mode="promise_in_bounds")
 
 
 def products(

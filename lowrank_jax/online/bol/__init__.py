@@ -140,7 +140,8 @@ def learner(
         each block, before or after the round, whichever is larger; ``"global"`` takes
         sigma_1 of all of Theta. Static.
       divisor_factor: Factor c of a block's divisor, at least 1. The factor 1 is literal
-        and at the edge of stability, 2 is safe for every R. May be traced.
+        and at the edge of stability, 2 is safe for every R. Above 1 the divisor is at
+        least the Frobenius norm of the block, so that no sweep expands. May be traced.
       record: ``"ratio"`` records sigma_2 / sigma_1 of each round, by an SVD.
         ``"predicted"`` records the predicted labels; `certify` needs them to certify
         the run against any model. ``"squared_norm"`` and ``"curvature"`` record
@@ -394,7 +395,7 @@ def _start(
             transitions=jax.tree.map(jnp.zeros_like, params.transitions),
             scale=jnp.zeros((), dtype),
             weights=(
-                jnp.zeros((rows, labels, labels + 1), dtype)
+                jnp.zeros((rows, labels, bilinear.stride(labels)), dtype)
                 if averaging == "weights"
                 else None
             ),

@@ -89,7 +89,7 @@ def _mean_weights(state: State, transitions: jax.Array | None) -> linear.Params:
     last = bol_block.product(rows.left, rows.right)
     return linear.Params(
         zero=rows.zero - sums.table / num_rounds,
-        first=last - sums.weights / num_rounds,
+        first=last - sums.weights[:, :, : labels + 1] / num_rounds,
         transitions=transitions,
         rows=params.rows,
     )

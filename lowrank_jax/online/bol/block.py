@@ -33,6 +33,7 @@ __all__ = [
     "add",
     "map_blocks",
     "move",
+    "padded_product",
     "padded_theta",
     "theta_to_map",
 ]
@@ -50,7 +51,7 @@ class Sums(NamedTuple):
     blocks: jax.Array | entries.Part | None  # like Theta, for averaging in the dual
     transitions: jax.Array | None  # (S, S + 1)
     scale: jax.Array  # ()
-    weights: jax.Array | None = None  # (K + 1, S, S + 1), for the mean of W
+    weights: jax.Array | None = None  # (K + 1, S, stride), for the mean of W
 
 
 class Moved(NamedTuple):
@@ -139,7 +140,7 @@ class Mapped(NamedTuple):
 
     table: jax.Array
     factor_sums: jax.Array | None  # (K + 1, width): lazy sums of the factors (BOL-X2)
-    weight_sums: jax.Array | None  # (K + 1, S, S + 1): lazy sums of W (DR-B13)
+    weight_sums: jax.Array | None  # (K + 1, S, stride): lazy sums of W (DR-B13)
     growth: jax.Array  # ()  of the first-order part of F*
     sigma_1: jax.Array  # ()  largest sigma_1 of a touched block
     ratio: jax.Array  # ()  largest sigma_{r+1} / sigma_r of a touched block, if asked
@@ -258,7 +259,8 @@ def map_blocks(
             )
         weight_sums = mapped.weight_sums
         if weight_sums is not None:
-            change = product(new.left, new.right) - product(old.left, old.right)
+            change = padded_product(columns, labels)
+            change = change - padded_product(rows[:, labels:], labels)
             change = change * is_first[:, None, None].astype(dtype)
             weight_sums = weight_sums.at[ids].add(
                 weight * change, mode="promise_in_bounds"
@@ -308,9 +310,22 @@ def prior_columns(num_labels: int, rank: int, prior: jax.Array) -> jax.Array:
 
 
 def product(left: jax.Array, right: jax.Array) -> jax.Array:
-    """Return W of some blocks from their factors: (n, S, S + 1)."""
+    """Return W of some blocks from their factors."""
     parts = [left[:, j, :, None] * right[:, j, None, :] for j in range(left.shape[1])]
     return sum(parts[1:], start=parts[0])
+
+
+def padded_product(columns: jax.Array, num_labels: int) -> jax.Array:
+    """Return W of some blocks from columns S.. of their rows: (n, S, stride).
+
+    Vectors as long as those of the table: 24 columns take half the time of 23.
+    """
+    each = bilinear.stride(num_labels)
+    rank = columns.shape[1] // (num_labels + each)
+    ends = rank * num_labels
+    left = columns[:, :ends].reshape(-1, rank, num_labels)
+    right = columns[:, ends : ends + rank * each].reshape(-1, rank, each)
+    return product(left, right)
 
 
 def top_energy(left: jax.Array) -> jax.Array:

@@ -18,10 +18,13 @@ block, and the divisor is the block's own (errata of BOL-Eq9-12 (d)):
 .. math:: D_k = c\,\max\{\sigma_1(\Theta_{k,t-1}), \sigma_1(\Theta_{k,t})\}
 
 :math:`c = 1` is literal and at the edge of stability; :math:`c = 2` is safe at every R.
+:math:`\sigma_1` of a touched block is found by warm-started power steps: a lower bound,
+which can be less than half after a block has turned. So with :math:`c > 1` the divisor
+is at least the Frobenius norm of :math:`\Theta_{k,t}`, which :math:`\sigma_1` never
+exceeds. With at most :math:`c^2` labels this changes no divisor that is right.
 The factors start at the vectors of ones. From :math:`\Theta_0 = c_0 11^\top` these are
 the leading pair of each block, which is what the derivation of Eq. (9) assumes. The
 normalisation of the paper drops out of the predictions, so nothing global is kept.
-:math:`\sigma_1` of a touched block is found by warm-started power steps.
 """
 
 from typing import NamedTuple
@@ -265,6 +268,9 @@ def step_blocks(
         before, after = top[:, -1], found.value
         largest = jnp.maximum(before, after)
         divisor = factor * jnp.where(largest > 0, largest, 1)
+        # A few power steps may find too little; with c > 1 no sweep may expand.
+        above = jnp.sqrt((theta * theta).sum(axis=(1, 2)))
+        divisor = jnp.where(factor > 1, jnp.maximum(divisor, above), divisor)
         waiting = stepped.pair.pending.at[ids].get(mode="promise_in_bounds")
         delta_alpha, delta_beta = sweep(
             theta,

@@ -216,7 +216,8 @@ def _write(state: State, ids: jax.Array, new: jax.Array, weight: jax.Array) -> S
     new = jnp.where(jnp.isnan(growth), growth, new)
     table = table.at[ids, labels:].set(new, mode="promise_in_bounds")
     if sums is not None and sums.weights is not None:
-        change = _product(new, labels, rank) - _product(old, labels, rank)
+        change = bol_block.padded_product(new, labels)
+        change = change - bol_block.padded_product(old, labels)
         at = sums.weights.at[ids]
         total = at.add(weight * change, mode="promise_in_bounds")
         sums = sums._replace(weights=total)
@@ -229,10 +230,3 @@ def _write(state: State, ids: jax.Array, new: jax.Array, weight: jax.Array) -> S
         sums=sums,
         conjugate=state.conjugate + growth,
     )
-
-
-def _product(columns: jax.Array, labels: int, rank: int) -> jax.Array:
-    """Return W of some blocks from the columns of their factors."""
-    rows = bilinear.split(jnp.pad(columns, ((0, 0), (labels, 0))), labels)
-    del rank
-    return bol_block.product(rows.left, rows.right)

@@ -8,8 +8,9 @@ import pytest
 from lowrank_jax import linalg, loops, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.models import bilinear, linear
-from lowrank_jax.online import bol
+from lowrank_jax.online import bol, touched
 from lowrank_jax.online.bol import paper
+from lowrank_jax.types import Learner
 from tests.online import twins
 from tests.online.tasks import random_task
 from tests.online.test_perceptron import in_order
@@ -328,3 +329,31 @@ def test_small_products_as_sums_equal_matrix_products(num_labels):
         np.testing.assert_allclose(leading.right, expected.right[:, 0], rtol=1e-10)
         np.testing.assert_allclose(leading.value, value, rtol=1e-10)
         np.testing.assert_allclose(leading.residual, expected.residual, rtol=1e-9)
+
+
+def test_a_wrong_sigma_1_makes_no_sweep_expand():
+    """With c > 1 no block outgrows that of exact pairs, however poor the power steps.
+
+    A start that leaves hardly any room for a new direction is the unlucky one.
+    """
+    sequences = random_task(("1", "1"), num_labels=4, num_sentences=60)
+    sizes = []
+    for num_power_steps in (1, 0):
+        base = bol.learner(
+            variant="paper",
+            divisor_factor=2.0,
+            num_inner_steps=16,
+            num_power_steps=num_power_steps,
+            averaging="none",
+            dtype=jnp.float64,
+        )
+
+        def init(key, example, base=base):
+            state = base.init(key, example)
+            return state._replace(nudge=1e-9 * state.nudge)
+
+        state, _ = in_order(Learner(init, base.update), sequences, 2)
+        whole = touched.by_feature(state.params)
+        sizes.append(np.linalg.norm(blocks_of(whole, 4), axis=(1, 2)).max())
+    poor, exact = sizes
+    assert poor <= 4 * exact
