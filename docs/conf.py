@@ -36,6 +36,7 @@ html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_title = f"lowrank_jax {release}"
 html_copy_source = False
+html_show_copyright = False
 smartquotes = False  # quotes as they are written, and a quicker build
 
 myst_enable_extensions = ["colon_fence", "dollarmath"]

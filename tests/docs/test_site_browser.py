@@ -37,7 +37,8 @@ addEventListener("load", () => {{
       wide: [...page.querySelectorAll("article *")].filter((element) =>
         !inside(element) && element.getBoundingClientRect().right > view.innerWidth + 1
       ).map((element) => element.outerHTML.slice(0, 80)),
-      scrolling: [...page.querySelectorAll("table.rows")].filter((element) =>
+      scrolling: [...page.querySelectorAll(
+        "table.rows, div:not(.highlight-text) > .highlight > pre")].filter((element) =>
         element.scrollWidth > element.clientWidth + 1
       ).map((element) => element.textContent.slice(0, 60)),
       images: [...page.images].filter((image) => !image.naturalWidth).length,
