@@ -158,6 +158,7 @@ def test_shipped_templates_have_the_sizes_they_state():
         "nettalk-trigram": 11,
         "segmentation": 9,
         "segmentation-classes": 25,
+        "segmentation-classes-first": 25,
         "segmentation-first": 9,
         "segmentation-folded": 9,
         "words": 18,
@@ -166,14 +167,15 @@ def test_shipped_templates_have_the_sizes_they_state():
         template = read_template(name)
         if any(isinstance(c, str) for x in template.columns for _, c in x.macros):
             continue  # see test_columns
-        orders = {"nettalk-trigram": {"0", "1"}, "segmentation-first": {"1"}}
-        assert template.has_transitions == (name != "segmentation-first")
-        assert set(template.orders) == orders.get(name, {"0"})
+        expected = {"0", "1"} if name == "nettalk-trigram" else {"0"}
+        assert template.has_transitions == (not name.endswith("-first"))
+        assert set(template.orders) == ({"1"} if name.endswith("-first") else expected)
         assert len({column.literals for column in template.columns}) == sizes[name]
         columns = {c for column in template.columns for _, c in column.macros}
         expected = {
             "chunking": {0, 1},
             "segmentation-classes": {1, 2},
+            "segmentation-classes-first": {1, 2},
             "segmentation-first": {2},
             "segmentation-folded": {2},
         }
