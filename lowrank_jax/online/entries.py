@@ -11,7 +11,6 @@ from lowrank_jax.models.blocks import (
     SLOTS,
     Blocks,
     Part,
-    at,
     dense,
     listed,
     products,
@@ -37,7 +36,6 @@ __all__ = [
     "larger",
     "listed",
     "products",
-    "read",
     "zeros",
 ]
 __dir__ = __all__.copy
@@ -225,14 +223,6 @@ def add_all(
             )
         growth = growth + more
     return params._replace(**new), sums and sums._replace(**totals), growth
-
-
-def read(table: Any, found: mistakes.Entries, space: Space) -> jax.Array:
-    """Return the values of some entries of a table of `models.linear.Params`."""
-    if not isinstance(table, Blocks):
-        return table.at[found.where].get(mode="promise_in_bounds")
-    ids, labels, previous = found.where
-    return at(table, ids, labels * stride(space.num_labels) + previous)
 
 
 def grown(

@@ -126,7 +126,8 @@ def enter(
     if num_rows - 2 < rows.shape[0] - 1:  # else there is a row for every feature
         is_full = is_full | (pool.num_rows + listed.number > num_rows - 1)
     if num_pages <= blocks.keys.shape[0]:  # else there is a page for every row
-        is_full = is_full | (found.extra + listed.num_first > num_pages).any()
+        needed = _needed(rows, pool.num_rows, listed, found.extra.shape[0])
+        is_full = is_full | (found.extra + needed > num_pages).any()
     zero = jnp.zeros((), jnp.int32)
     listed = listed._replace(
         num_first=jnp.where(is_full, zero, listed.num_first),
@@ -139,6 +140,35 @@ def enter(
         rows=rows,
     )
     return Pool(number, is_full), listed, found
+
+
+def _needed(
+    rows: jax.Array, num_rows: jax.Array, touched: Listed, num_devices: int
+) -> jax.Array:
+    """Return (D,) how many first-order features of a round each device owns.
+
+    Each may need a page of that device. Features without a row count with the row that
+    they would get.
+    """
+    if num_devices == 1:
+        return touched.num_first[None]
+    devices = jnp.arange(num_devices, dtype=jnp.int32)
+
+    def one(k: jax.Array, carry: tuple) -> tuple[jax.Array, jax.Array]:
+        found, number = carry
+        ids = lax.dynamic_slice_in_dim(touched.features, k * _ROWS, _ROWS)
+        is_listed = k * _ROWS + jnp.arange(_ROWS, dtype=jnp.int32) < touched.num_first
+        own = rows.at[ids].get(mode="promise_in_bounds")
+        is_new = is_listed & (own == 0)
+        new = number - 1 + jnp.cumsum(is_new, dtype=jnp.int32)
+        own = jnp.where(is_new, new, own)
+        is_at = (own[:, None] % num_devices == devices[None]) & is_listed[:, None]
+        counts = is_at.sum(axis=0, dtype=jnp.int32)
+        return found + counts, number + is_new.sum(dtype=jnp.int32)
+
+    zero, num_steps = jnp.zeros((), jnp.int32), (touched.num_first + _ROWS - 1) // _ROWS
+    start = jnp.zeros((num_devices,), jnp.int32), num_rows
+    return lax.fori_loop(zero, num_steps, one, start)[0]
 
 
 def _give_rows(

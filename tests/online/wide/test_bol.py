@@ -11,6 +11,7 @@ from lowrank_jax import loops, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import bol, mira, perceptron, touched
+from lowrank_jax.online.wide import touches
 from tests.online.bol.test_bol import SPACES, first_order, task
 from tests.online.tasks import random_task
 from tests.online.wide import twins
@@ -188,3 +189,21 @@ def test_a_value_of_two_is_a_feature_that_occurs_twice(module, orders):
         results.append((trace, touched.by_feature(state.params)))
     for a, b in zip(*map(jax.tree.leaves, results), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+
+
+def test_pages_that_a_round_needs_are_counted_by_device():
+    """As `_give_rows` and the owners do it: row modulo D."""
+    rng = np.random.default_rng(0)
+    features = rng.permutation(900)[:700].astype(np.int32)
+    rows = np.zeros(901, np.int32)
+    old = features[::3]
+    rows[old] = 1 + rng.permutation(len(old))
+    listed = touches.Listed(
+        jnp.pad(jnp.array(features), (0, 256)), jnp.array(600), jnp.array(700)
+    )
+    first = jnp.array(1 + len(old))
+    given, _ = touches._give_rows(jnp.array(rows), first, listed)
+    for number in (1, 3):
+        own = np.asarray(given)[features[:600]] % number
+        needed = touches._needed(jnp.array(rows), first, listed, number)
+        np.testing.assert_array_equal(needed, np.bincount(own, minlength=number))
