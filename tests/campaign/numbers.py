@@ -1,8 +1,10 @@
 """Numerical extremes of every learner and estimator, through Python.
 
-A fit with extreme data or settings ends with finite numbers or with one sentence.
+A fit with extreme data or settings ends with finite numbers or with one sentence, and
+so does what the fitted estimator predicts for further extreme data.
 """
 
+import collections
 import pathlib
 import random
 import time
@@ -34,12 +36,17 @@ TAGGERS = {
 }
 
 
+#: What was given, the numbers found, and a further prediction (None: no numbers go in).
+Made = tuple[object, Any, Callable[[], Any] | None]
+PREDICTIONS = 4  # by each fitted estimator
+
+
 def drawn(rng: random.Random) -> object:
     """Return an extreme number, or now and then what is no number at all."""
     return rng.choice(WRONG if rng.random() < 0.3 else SIZES)
 
 
-def tagger(rng: random.Random, place: pathlib.Path) -> tuple[object, Any]:
+def tagger(rng: random.Random, place: pathlib.Path) -> Made:
     """Fit a tagger with an extreme setting, or to features with an extreme value."""
     learner = rng.choice(sorted(TAGGERS))
     given: dict[str, Any] = {}
@@ -52,12 +59,20 @@ def tagger(rng: random.Random, place: pathlib.Path) -> tuple[object, Any]:
     else:
         value = given[rng.choice(TAGGERS[learner])] = drawn(rng)
     model = Tagger(learner, 2, **given).fit(x, LABELS)
-    found = model.predict_marginals(x)
-    numbers = [p for tokens in found for token in tokens for p in token.values()]
-    return (learner, given, value), np.array(numbers)
+
+    def marginals(x: list[list[Any]]) -> np.ndarray:
+        found = model.predict_marginals(x)
+        return np.array(
+            [p for tokens in found for token in tokens for p in token.values()]
+        )
+
+    def again() -> np.ndarray:
+        return marginals([[{"a": drawn(rng), "f": drawn(rng)}, {"b": 1.0}]])
+
+    return (learner, given, value), marginals(x), again
 
 
-def classifier(rng: random.Random, place: pathlib.Path) -> tuple[object, Any]:
+def classifier(rng: random.Random, place: pathlib.Path) -> Made:
     """Fit a classifier to matrices of extreme size, with extreme strengths."""
     draw = np.random.default_rng(rng.randrange(2**32))
     x, y = draw.normal(size=(12, 3, 4)), np.arange(12) % 2
@@ -73,35 +88,52 @@ def classifier(rng: random.Random, place: pathlib.Path) -> tuple[object, Any]:
     name = rng.choice(("mu1", "mu2", "nu1", "nu2"))
     given[name] = rng.choice((0.01, drawn(rng)))
     model = BilinearClassifier(**given).fit(scaled, y)
-    return (given, size), model.predict_proba(scaled)
+
+    def again() -> np.ndarray:
+        with np.errstate(all="ignore"):
+            further = (x * rng.choice(SIZES)).astype(dtype)
+        further[rng.randrange(12), 1, 1] *= rng.choice((1.0, 1e6, np.inf, np.nan))
+        return model.predict_proba(further)
+
+    return (given, size), model.predict_proba(scaled), again
 
 
-def reranker(rng: random.Random, place: pathlib.Path) -> tuple[object, Any]:
+def reranker(rng: random.Random, place: pathlib.Path) -> Made:
     """Fit a reranker to lists with extreme features, or with an extreme setting."""
-    value = rng.choice("1e38 1e-45 -1e38 0 1e30 1 1e300 -1e-300 1e400 NaN".split())
-    text = JSON_LISTS.replace(b'"f": 1', b'"f": ' + value.encode())
-    path = place / f"{rng.randrange(2**32)}.jsonl"
-    path.write_bytes(text * 2)
-    lists, names = data.read_json_lists(path)
+    path = place / "lists.jsonl"
+
+    def written(names: Any = None) -> tuple[str, Any, Any]:
+        value = rng.choice("1e38 1e-45 -1e38 0 1e30 1 1e300 -1e-300 1e400 NaN".split())
+        text = JSON_LISTS.replace(b'"f": 1', b'"f": ' + value.encode())
+        path.write_bytes(text * 2)
+        return value, *data.read_json_lists(path, names=names)
+
+    value, lists, names = written()
     learner = rng.choice(("tm", "mira", "perceptron"))
     given = {}
     if learner != "perceptron" and rng.random() < 0.5:
         given["max_step_size"] = drawn(rng)
     model = Reranker(learner, 2, **given).fit(lists, names=names)
-    found = model.decision_function(lists)
-    return (learner, given, value), np.concatenate([np.ravel(part) for part in found])
+
+    def scores(lists: Any) -> np.ndarray:
+        return np.concatenate([np.ravel(s) for s in model.decision_function(lists)])
+
+    def again() -> np.ndarray:
+        return scores(written(names)[1])
+
+    return (learner, given, value), scores(lists), again
 
 
-def speller(rng: random.Random, place: pathlib.Path) -> tuple[object, Any]:
+def speller(rng: random.Random, place: pathlib.Path) -> Made:
     """Fit a speller with an extreme setting."""
     given: dict[str, Any] = {"order": 2}
     given[rng.choice(("strength", "step_size", "tolerance"))] = drawn(rng)
     model = Speller("smm", 3, **given).fit(SENTENCES, LABELS)
     found = np.concatenate([np.asarray(part).ravel() for part in model.params_])
-    return given, found
+    return given, found, None
 
 
-MAKERS: tuple[Callable[[random.Random, pathlib.Path], tuple[object, Any]], ...] = (
+MAKERS: tuple[Callable[[random.Random, pathlib.Path], Made], ...] = (
     tagger,
     tagger,
     classifier,
@@ -111,33 +143,51 @@ MAKERS: tuple[Callable[[random.Random, pathlib.Path], tuple[object, Any]], ...] 
 )
 
 
+def wrong_with(name: str, act: Callable[[], Made]) -> tuple[str, Made | None]:
+    """Return what is wrong with a trial ("" if nothing), and what it made."""
+    try:
+        made = act()
+        if np.isfinite(made[1]).all():
+            return "", made
+        return f"{name} {made[0]}: numbers that are not finite", None
+    except InputError as error:
+        text = str(error)
+        return (
+            f"{name}: not one sentence: {text[:200]!r}" if "\n" in text else ""
+        ), None
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{pathlib.Path(last.filename).name}:{last.lineno}"
+        text = repr(str(error)[:200])
+        return f"{name}: {type(error).__name__} at {where}: {text}", None
+
+
 def work(place: pathlib.Path, seconds: float, seed: str) -> int:
-    """Make trials in a child; write one line for each: "", or what was wrong."""
+    """Make trials in a child; write one line for each: what it is, what was wrong."""
     rng, end = random.Random(seed), time.monotonic() + seconds
     warnings.simplefilter("ignore")  # a fit may say that it did not converge
     with open(place / "found.txt", "w", encoding="utf-8") as file:
+
+        def tell(kind: str, wrong: str) -> None:
+            print(kind, wrong.replace("\n", " "), file=file, flush=True)
+
         while time.monotonic() < end:
-            make, wrong = rng.choice(MAKERS), ""
-            try:
-                given, numbers = make(rng, place)
-                if not np.isfinite(numbers).all():
-                    wrong = f"{make.__name__} {given}: numbers that are not finite"
-            except InputError as error:
-                if "\n" in str(error):
-                    wrong = f"{make.__name__}: not one sentence: {str(error)[:200]!r}"
-            except Exception as error:
-                last = traceback.extract_tb(error.__traceback__)[-1]
-                where = f"{pathlib.Path(last.filename).name}:{last.lineno}"
-                wrong = f"{make.__name__}: {type(error).__name__} at {where}: "
-                wrong += repr(str(error)[:200])
-            file.write(wrong.replace("\n", " ") + "\n")
-            file.flush()
+            make = rng.choice(MAKERS)
+            wrong, made = wrong_with(make.__name__, lambda make=make: make(rng, place))
+            tell("fit", wrong)
+            again = made[2] if made else None
+            for _ in range(PREDICTIONS if again else 0):
+                name = f"prediction of the {make.__name__}"
+                given = made and made[0]
+                wrong, _ = wrong_with(name, lambda g=given, a=again: (g, a(), None))
+                tell("prediction", wrong)
     return 0
 
 
 def extremes(place: pathlib.Path, seconds: float, seed: int) -> Part:
     """Fit estimators with extreme data and settings: finite numbers or one sentence."""
     part = Part("numerical extremes through Python", seconds)
+    counts: collections.Counter[str] = collections.Counter()
 
     def one(index: int) -> None:
         own = place / f"{index}"
@@ -149,9 +199,12 @@ def extremes(place: pathlib.Path, seconds: float, seed: int) -> Part:
         child = children.start(work, *given, err=own / "err", env=env)
         child.join(seconds + 600)
         for line in (own / "found.txt").read_text("utf-8").split("\n")[:-1]:
-            part.trial(line or None)
+            kind, _, wrong = line.partition(" ")
+            counts[kind] += 1
+            part.trial(wrong or None)
         if child.exitcode != 0:
             part.trial(f"ended with {child.exitcode}: {(own / 'err').read_text()}")
 
     children.side_by_side(one)
+    part.note = ", ".join(f"{kind}s {count}" for kind, count in counts.items())
     return part.end()

@@ -162,7 +162,8 @@ def tests_of(file: str) -> list[str]:
         f"{name},",
     )
     near = [p for p in sorted(mirror.rglob("test_*.py")) if p not in own]
-    named = [p for p in near if any(w in p.read_text("utf-8") for w in words)]
+    times = {p: sum(map(p.read_text("utf-8").count, words)) for p in near}
+    named = sorted((p for p in near if times[p]), key=lambda p: -times[p])
     chosen = own + named or near
     chosen = chosen[:11]
     if inside.parts[0] in ("online", "batch"):

@@ -277,11 +277,19 @@ class Classifier:
         found = []
         with precision_of(self):
             for begin in range(0, len(x), size):
-                part = self.scaling(x[begin : begin + size]).astype(self.dtype)
+                with np.errstate(over="ignore", invalid="ignore"):  # told below
+                    part = self.scaling(x[begin : begin + size]).astype(self.dtype)
                 missing = size - len(part)  # one shape for all, so one program
                 part = np.pad(part, ((0, missing), (0, 0), (0, 0)))
                 found.append(np.asarray(_score(self.params, part)))
-        return np.concatenate(found)[: len(x)]
+        scores = np.concatenate(found)[: len(x)]
+        if not np.isfinite(scores).all():
+            i = int(np.argmin(np.isfinite(scores).all(axis=1)))
+            raise InputError(
+                f"`x` has numbers up to {np.abs(x[i]).max():.3g} at {i}, too large for "
+                "the scale of this model; give matrices in the unit of the training."
+            )
+        return scores
 
 
 _score = jax.jit(bilinear_logit.scores)

@@ -46,6 +46,17 @@ def test_coefficients_score_matrices_as_they_are_given(scale):
     np.testing.assert_allclose(found.decision_function(x), by_hand, rtol=1e-9)
 
 
+def test_numbers_that_overflow_on_the_scale_of_the_model_are_one_sentence():
+    """A model of tiny numbers and huge numbers: the scores were NaN."""
+    x, y = matrices()
+    fit = BilinearClassifier(rank=1, scale="row", max_iterations=3).fit(x * 1e-30, y)
+    assert np.isfinite(fit.predict_proba(x * 1e-30)).all()
+    far = x * 1e-30
+    far[4] = x[4] * 1e290
+    with pytest.raises(InputError, match=r"numbers up to .*e\+2.. at 4, too large"):
+        fit.predict_proba(far)
+
+
 def test_a_folder_gives_the_model_back(tmp_path):
     x, y = matrices()
     model().save(tmp_path / "model")
