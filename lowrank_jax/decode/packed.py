@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from lowrank_jax.decode.trees import MOST, first_argmax, largest
+
 __all__ = ["best_paths"]
 __dir__ = __all__.copy
-
-_UNROLLED = 64  # labels: more would take long to compile
 
 
 def best_paths(
@@ -76,11 +76,13 @@ def best_paths(
     one = jnp.ones((), jnp.int32)
     end, _, best = lax.fori_loop(one, lengths[0], forward, (live(zero), start, best))
 
+    lanes = jnp.arange(group, dtype=jnp.int32)
+    last = first_argmax(best[jnp.maximum(lengths - 1, 0), lanes, :num_labels], 1)
+
     def backward(j: jax.Array, carry: tuple) -> tuple:
         at, label, labels = carry
         i = lengths[0] - 1 - j
         at = at - live(i)
-        last = lax.argmax(row(best, i)[:, :num_labels], 1, jnp.int32)
         label = jnp.where(lengths == i + 1, last, label)
         # Lanes beyond the live ones are labels of the next step, already written.
         written = jnp.where(lengths > i, label, cut(labels, first + at))
@@ -91,7 +93,7 @@ def best_paths(
         else:
             own = pairs[:num_labels].T.at[label].get(mode="promise_in_bounds")
         before = row(best, jnp.maximum(i - 1, 0))[:, :num_labels]
-        found = lax.argmax(before + own, 1, jnp.int32)
+        found = first_argmax(before + own, 1)
         return at, jnp.where(lengths > i, found, label), labels
 
     # A group without sentences: `lengths[0]` is 0, and both loops are empty.
@@ -101,11 +103,7 @@ def best_paths(
 
 def _largest(pairs: jax.Array, now: jax.Array, num_labels: int) -> jax.Array:
     """Return the maximum over previous labels of ``pairs[:, r] + now[:, r]``."""
-    if num_labels > _UNROLLED:
+    if num_labels > MOST:
         return (pairs[:, :num_labels] + now[:, :num_labels, None]).max(axis=1)
     terms = [pairs[:, r] + now[:, r : r + 1] for r in range(num_labels)]
-    while len(terms) > 1:
-        rest = terms[len(terms) // 2 * 2 :]
-        pairs_of = zip(terms[::2], terms[1::2], strict=False)
-        terms = [jnp.maximum(a, b) for a, b in pairs_of] + rest
-    return terms[0]
+    return largest(terms)

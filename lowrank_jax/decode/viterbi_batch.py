@@ -28,13 +28,13 @@ import numpy as np
 from jax import lax
 
 from lowrank_jax.decode.scores import Path, Scores, as_batch, forbid
+from lowrank_jax.decode.trees import MOST, first_argmax, largest
 from lowrank_jax.linalg.forms import by_platform
 
 __all__ = ["best_path_batch"]
 __dir__ = __all__.copy
 
 _GROUP = 128  # sentences side by side: 4 KB aligned rows of a longer axis would collide
-_MOST_UNROLLED = 128  # labels; beyond that a reduction, as compilation would take long
 _MOST_ASSOCIATED = 64  # labels; beyond that S times the work costs more than launches
 
 
@@ -217,12 +217,12 @@ def _decode(
         label: jax.Array, inputs: tuple[jax.Array, jax.Array]
     ) -> tuple[jax.Array, jax.Array]:
         i, previous_best = inputs
-        previous = _first_argmax(previous_best + pairs_of(i, label))
+        previous = first_argmax(previous_best + pairs_of(i, label), 1)
         is_inside = i < lengths
         return jnp.where(is_inside, previous, label), jnp.where(is_inside, label, 0)
 
     final, best = lax.scan(step_forward, start, (positions, unary[1:]))
-    label = jnp.where(lengths > 0, _first_argmax(final), 0)
+    label = jnp.where(lengths > 0, first_argmax(final, 1), 0)
     first, rest = lax.scan(step_back, label, (positions, best), reverse=True)
     score = jnp.where(lengths > 0, jnp.max(final, axis=1), 0)
     return jnp.concatenate([first[None], rest]), score
@@ -236,25 +236,7 @@ def _max_plus(pairs: jax.Array, best: jax.Array) -> jax.Array:
       best: State, axis 1 previous label.
     """
     num_labels = best.shape[1]
-    if num_labels > _MOST_UNROLLED:
+    if num_labels > MOST:
         return jnp.max(pairs + jnp.expand_dims(best, 1), axis=2)
     terms = [pairs[:, :, j] + best[:, j : j + 1] for j in range(num_labels)]
-    while len(terms) > 1:
-        pairs_of_terms = zip(terms[::2], terms[1::2], strict=False)
-        paired = [jnp.maximum(a, b) for a, b in pairs_of_terms]
-        terms = paired + terms[2 * len(paired) :]
-    return terms[0]
-
-
-def _first_argmax(values: jax.Array) -> jax.Array:
-    """Return the smallest index of the maximum along axis 1, as int32."""
-    num_labels = values.shape[1]
-    if num_labels > _MOST_UNROLLED:
-        return lax.argmax(values, 1, jnp.int32)
-    best = values[:, 0]
-    index = jnp.zeros(best.shape, jnp.int32)
-    for j in range(1, num_labels):
-        is_better = values[:, j] > best
-        best = jnp.where(is_better, values[:, j], best)
-        index = jnp.where(is_better, j, index)
-    return index
+    return largest(terms)

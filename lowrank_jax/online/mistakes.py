@@ -38,6 +38,7 @@ __all__ = [
     "margin",
     "num_repeats",
     "pairs",
+    "places",
     "position",
     "predict",
     "price",
@@ -185,11 +186,9 @@ def find(sentence: Sentence, predicted: jax.Array) -> Differences:
     is_inside = jnp.arange(window, dtype=jnp.int32) < sentence.length
     is_wrong = (labels[0] != labels[1]) & is_inside
     differs = is_wrong | ((previous[0] != previous[1]) & is_inside)
-    count = differs.sum(dtype=jnp.int32)
+    positions, count = places(differs)
     return Differences(
-        positions=by_platform(
-            differs, count, cpu=_one_by_one, gpu=_at_once, tpu=_at_once
-        ),
+        positions=positions,
         num_positions=count,
         num_wrong=is_wrong.sum(dtype=jnp.int32),
         labels=labels,
@@ -197,8 +196,15 @@ def find(sentence: Sentence, predicted: jax.Array) -> Differences:
     )
 
 
+def places(is_marked: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the places of the marks in ascending order, then zeros; their number."""
+    count = is_marked.sum(dtype=jnp.int32)
+    found = by_platform(is_marked, count, cpu=_one_by_one, gpu=_at_once, tpu=_at_once)
+    return found, count
+
+
 def _one_by_one(is_marked: jax.Array, count: jax.Array) -> jax.Array:
-    """Return the places of the marks in ascending order, then zeros.
+    """Return the places of the marks.
 
     Most sentences have no mark or few, and two running sums of a window take as long as
     its scores.

@@ -8,7 +8,7 @@ import pytest
 
 from lowrank_jax import decode
 from lowrank_jax.checks import InputError
-from lowrank_jax.decode import Scores, viterbi_batch
+from lowrank_jax.decode import Scores, trees, viterbi_batch
 from lowrank_jax.linalg.forms import forced
 from tests import references
 from tests.decode.examples import (
@@ -89,7 +89,8 @@ def test_groups_of_sentences_lose_none(num_sentences):
 def test_many_labels_give_the_same_by_reductions(is_shared, monkeypatch):
     scores = jax_scores(*random_batch(3, is_shared=is_shared))
     unrolled = run(*scores, LENGTHS)
-    monkeypatch.setattr(viterbi_batch, "_MOST_UNROLLED", 2)
+    monkeypatch.setattr(viterbi_batch, "MOST", 2)
+    monkeypatch.setattr(trees, "MOST", 2)
     reduced = jax.jit(functools.partial(decode.best_path_batch))(scores, LENGTHS)
     np.testing.assert_array_equal(reduced.labels, unrolled.labels)
     np.testing.assert_array_equal(reduced.score, unrolled.score)

@@ -24,7 +24,7 @@ from lowrank_jax.streams import packs, sentences
 __all__ = ["Buffers", "Found", "buffers_for", "find", "info", "rounds"]
 __dir__ = __all__.copy
 
-_TOKENS = 16  # scored at a time
+_TOKENS = 8  # scored at a time
 
 
 class Buffers(NamedTuple):
@@ -106,8 +106,8 @@ def find(
     buffers = _decode(score, transitions, here, buffers, jnp.asarray(is_off))
     dtype, zero = buffers.gaps.dtype, jnp.zeros((), jnp.int32)
     sent = jnp.stack([buffers.labels.astype(dtype), buffers.gaps])
-    number = zero if extra is None else extra
-    sent = sent.at[0, -1].set(number.astype(dtype))  # nobody reads a label there
+    told = zero if extra is None else extra
+    sent = sent.at[0, -1].set(told.astype(dtype))  # nobody reads a label there
     got = sent[None] if axis is None else lax.all_gather(sent, axis)
     all_labels = got[:, 0].astype(jnp.int32)
     count = jnp.where(is_off, zero, plan.batch_count[index])
@@ -126,7 +126,7 @@ def find(
     )
     is_wrong = is_inside & (labels[0] != labels[1])
     differs = is_wrong | (is_inside & (previous[0] != previous[1]))
-    (where,) = jnp.nonzero(differs, size=size, fill_value=0)
+    where, number = mistakes.places(differs)
     gaps = jnp.where(differs, got[:, 1].ravel()[place], 0)
     wrong = jnp.zeros((shapes.batch_size,), jnp.int32)
     margin = jnp.zeros((shapes.batch_size,), dtype)
@@ -136,7 +136,7 @@ def find(
         previous=previous,
         owner=owner,
         where=where.astype(jnp.int32),
-        number=differs.sum(dtype=jnp.int32),
+        number=number,
         num_wrong=wrong.at[owner].add(is_wrong.astype(jnp.int32)),
         margin=margin.at[owner].add(gaps),
         extra=all_labels[:, -1],
