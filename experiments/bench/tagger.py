@@ -118,7 +118,7 @@ def run(setup: Setup) -> Result:
         "encode dicts / python-crfsuite": rows["encode dicts"]
         / rows["encode dicts, python-crfsuite"],
     }
-    return {"seconds": rows, "MB": peaks, "ratios": ratios, "calibration": errors}
+    return {"rows": rows, "MB": peaks, "ratios": ratios, "calibration": errors}
 
 
 def _measure(words: list[str], environment: dict[str, str]) -> tuple[float, float]:
@@ -191,7 +191,7 @@ def _errors(name: str, train: Corpus, test: Corpus) -> dict[str, Any]:
 
 def table(result: Result) -> str:
     """Return the figures."""
-    seconds = [[name, f"{value:.4g}"] for name, value in result["seconds"].items()]
+    seconds = [[name, f"{value:.4g}"] for name, value in result["rows"].items()]
     errors = [
         [e["learner"], f"{e['before']:.1f}", f"{e['after']:.1f}"]
         for e in result["calibration"]
