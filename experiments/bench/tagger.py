@@ -28,7 +28,7 @@ from lowrank_jax.features import AttributeEncoder
 
 __all__ = ["EXPERIMENT"]
 
-NUM_PASSES, NUM_CALLS, NUM_ENCODED = 10, 200, 100_000
+NUM_PASSES, NUM_FOLDS, NUM_CALLS, NUM_ENCODED = 10, 4, 200, 100_000
 PEER = """
 import sys, sklearn_crfsuite
 from lowrank_jax import data
@@ -177,7 +177,7 @@ def _encoding(X: Any, y: Any) -> dict[str, float]:
 
 
 def _errors(name: str, train: Corpus, test: Corpus) -> dict[str, Any]:
-    tagger = Tagger(name, num_passes=NUM_PASSES, calibration_folds=2).fit(train)
+    tagger = Tagger(name, num_passes=NUM_PASSES, calibration_folds=NUM_FOLDS).fit(train)
     encoder: Any = tagger.encoder_
     encoded = encoder.transform(test, unseen_label="ignore")
     heats = {"before": 1.0, "after": tagger.temperature_}
