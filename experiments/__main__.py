@@ -227,7 +227,10 @@ def _bench(name: str, arguments: argparse.Namespace) -> int:
     began = time.perf_counter()
     result = experiment.run(Setup(data_dir=arguments.data_dir, say=_say))
     facts = {"seconds": time.perf_counter() - began, "sources": sources()}
-    files.write_json(arguments.json, result | _facts(name) | facts)
+    facts |= _facts(name)
+    if both := facts.keys() & result.keys():
+        raise ValueError(f"{name} returns {sorted(both)}, which the file has already.")
+    files.write_json(arguments.json, result | facts)
     return 0
 
 

@@ -28,7 +28,7 @@ from lowrank_jax.features import AttributeEncoder
 
 __all__ = ["EXPERIMENT"]
 
-NUM_PASSES, NUM_CALLS, NUM_ENCODED = 10, 200, 100_000
+NUM_PASSES, NUM_FOLDS, NUM_CALLS, NUM_ENCODED = 10, 4, 200, 100_000
 PEER = """
 import sys, sklearn_crfsuite
 from lowrank_jax import data
@@ -118,7 +118,7 @@ def run(setup: Setup) -> Result:
         "encode dicts / python-crfsuite": rows["encode dicts"]
         / rows["encode dicts, python-crfsuite"],
     }
-    return {"seconds": rows, "MB": peaks, "ratios": ratios, "calibration": errors}
+    return {"rows": rows, "MB": peaks, "ratios": ratios, "calibration": errors}
 
 
 def _measure(words: list[str], environment: dict[str, str]) -> tuple[float, float]:
@@ -177,7 +177,7 @@ def _encoding(X: Any, y: Any) -> dict[str, float]:
 
 
 def _errors(name: str, train: Corpus, test: Corpus) -> dict[str, Any]:
-    tagger = Tagger(name, num_passes=NUM_PASSES, calibration_folds=2).fit(train)
+    tagger = Tagger(name, num_passes=NUM_PASSES, calibration_folds=NUM_FOLDS).fit(train)
     encoder: Any = tagger.encoder_
     encoded = encoder.transform(test, unseen_label="ignore")
     heats = {"before": 1.0, "after": tagger.temperature_}
@@ -191,7 +191,7 @@ def _errors(name: str, train: Corpus, test: Corpus) -> dict[str, Any]:
 
 def table(result: Result) -> str:
     """Return the figures."""
-    seconds = [[name, f"{value:.4g}"] for name, value in result["seconds"].items()]
+    seconds = [[name, f"{value:.4g}"] for name, value in result["rows"].items()]
     errors = [
         [e["learner"], f"{e['before']:.1f}", f"{e['after']:.1f}"]
         for e in result["calibration"]

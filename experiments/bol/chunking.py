@@ -2,8 +2,9 @@
 
 Learner, template, largest step and number of passes are chosen on a held-out tenth of
 the training sentences of CoNLL-2000. The chosen settings train once more on all
-training sentences, and the test is scored with them alone. Labels are IOBES, and only
-legal labels are predicted.
+training sentences, in three orders of them. The model is the mean of the three
+weights, and the test is scored with it and with each of the three. Labels are IOBES,
+and only legal labels are predicted.
 
 No corpus of named entities is at hand. Runs of proper nouns in Brown stand in for them:
 the labels are B, I and O of such runs, and the words are all that a model sees. The
@@ -16,6 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
 from experiments.crfsuite import attributes
@@ -37,10 +39,14 @@ CANDIDATES: dict[str, tuple[str, str, dict[str, Any]]] = {
         learner,
         {} if step is None else {"max_step_size": step, "decoding": "cost"},
     )
-    for template in ("chunking", "chunking-affixes", "chunking-wide")
-    for learner, step in (("sp", None), ("mira", 0.003), ("mira", 0.01), ("mira", 0.03))
+    for template, learner, step in (
+        ("chunking-affixes", "mira", 0.03),
+        ("chunking-wide", "mira", 0.03),
+        ("chunking-wide", "sp", None),
+        ("chunking-wide", "mira", 0.1),
+    )
 }
-NUM_PASSES, NUM_SEEDS, HELD_OUT_SEED = 25, 3, 0
+NUM_PASSES, NUM_SEEDS, HELD_OUT_SEED = 12, 3, 0
 
 
 def _tagger(candidate: str, num_passes: int, seed: int) -> Tagger:
@@ -65,12 +71,23 @@ def choose(
 
 
 def final(
-    candidate: str, train: Corpus, test: Corpus, num_passes: int, seed: int
-) -> dict[str, float]:
-    """Train on all training sentences and score the test."""
-    tagger = _tagger(candidate, num_passes, seed).fit(train)
-    found = metrics.score_labels(test, tagger.predict(test), "conll")
-    return {name: found[name] for name in ("f1", "precision", "recall", "accuracy")}
+    candidate: str, train: Corpus, test: Corpus, num_passes: int, num_seeds: int
+) -> list[dict[str, float]]:
+    """Train on all training sentences and score the test.
+
+    Returns:
+      Scores of one model per order of the sentences, and last of their mean weights.
+    """
+    taggers = [
+        _tagger(candidate, num_passes, seed).fit(train) for seed in range(num_seeds)
+    ]
+    models = [tagger.params_ for tagger in taggers]
+    scores = []
+    for params in [*models, jax.tree.map(lambda *w: sum(w) / num_seeds, *models)]:
+        taggers[0].params_ = params
+        found = metrics.score_labels(test, taggers[0].predict(test), "conll")
+        scores.append({n: found[n] for n in ("f1", "precision", "recall", "accuracy")})
+    return scores
 
 
 def proper_nouns(corpus: Corpus) -> Corpus:
@@ -134,11 +151,9 @@ def run(setup: Setup) -> Result:
         setup.say(f"{name}: best {max(curves[name]):.2f} on the held-out tenth")
     chosen = max(curves, key=lambda name: max(curves[name]))
     passes = 1 + int(np.argmax(curves[chosen]))
-    scores = []
-    for seed in range(num_seeds):
-        once = functools.partial(final, chosen, train, test, passes, seed)
-        scores.append(setup.cell(f"test: {seed}", once))
-        setup.say(f"{chosen}, {passes} passes, seed {seed}: F1 {scores[-1]['f1']:.2f}")
+    once = functools.partial(final, chosen, train, test, passes, num_seeds)
+    scores = setup.cell("test", once)
+    setup.say(f"{chosen}, {passes} passes: F1 {[round(s['f1'], 2) for s in scores]}")
     result: Result = {"held_out": curves, "chosen": chosen, "passes": passes}
     result |= {"test": scores, "num_held_out": held_out.num_sentences}
     brown = paths[0].parent.parent / "brown" / "brown.txt.xz"
@@ -164,13 +179,15 @@ def table(result: Result) -> str:
         for name, curve in curves
     ]
     head = ["candidate", "F1, held-out tenth of the training sentences", "passes"]
-    scores = [one["f1"] for one in result["test"]]
+    *scores, last = [one["f1"] for one in result["test"]]
     each = ", ".join(f"{f1:.2f}" for f1 in scores)
     text = markdown(head, rows)
     text += (
-        f"\nChosen: {result['chosen']}, {result['passes']} passes. Test F1 "
-        f"{np.mean(scores):.2f}, mean over {len(scores)} seeds ({each}). The test was "
-        "scored with the chosen settings alone. Best linear model in print: 94.12.\n"
+        f"\nChosen: {result['chosen']}, {result['passes']} passes. Test F1 {last:.2f} "
+        f"with the mean weights of {len(scores)} orders of the sentences; "
+        f"{np.mean(scores):.2f} is the mean F1 of the single models ({each}). The "
+        "test was scored with the chosen settings alone. Best linear model in print: "
+        "94.12.\n"
     )
     if result.get("entities"):
         names = list(result["entities"][0])

@@ -132,6 +132,7 @@ def _draw_curves(figure: Any, demo: Demo) -> None:
     draw_curves(bottom, demo.rows, "f1", _COLOURS)
     top.set(yscale="log", ylabel="sentences wrong in training")
     bottom.set(xlabel="pass", ylabel="test word F1, %")
+    bottom.xaxis.get_major_locator().set_params(integer=True)
     for axes in (top, bottom):
         axes.legend(fontsize=8)
 

@@ -319,24 +319,29 @@ def _dicts(tokens: list[Any], ids: _Ids) -> _Found | None:
     counts = np.fromiter(map(len, tokens), np.int64, len(tokens))
     names = list(itertools.chain.from_iterable(tokens))
     given = list(itertools.chain.from_iterable(map(dict.values, tokens)))
-    is_number = np.fromiter(map(_NUMBERS.__contains__, map(type, given)), bool)
     others: Iterable[Any] = zip(names, given, strict=True)
-    if is_number.any():
+    is_number = np.fromiter(map(_NUMBERS.__contains__, map(type, given)), bool)
+    some = is_number.any()
+    if some:
         others = itertools.compress(others, ~is_number)
-    found = np.full(len(names), -1, np.int32)
     try:
-        found[~is_number] = np.fromiter(map(ids.__getitem__, others), np.int32)
+        found = np.fromiter(map(ids.__getitem__, others), np.int32)
     except TypeError:
         ids.numbers.clear()
         return None
+    if not some:
+        return found, counts, ids.take(found)
+    rest, found = found, np.full(len(names), -1, np.int32)
+    found[~is_number] = rest
     values = ids.take(found)
     place = np.flatnonzero(is_number)
     try:
         amounts = np.array(list(itertools.compress(given, is_number)), float)
     except OverflowError:  # a whole number beyond every float
         amounts = np.full(len(place), np.inf)
+    is_number[place] = amounts != 0
     place, amounts = place[amounts != 0], amounts[amounts != 0]
-    texts = list(map(names.__getitem__, place.tolist()))
+    texts = list(itertools.compress(names, is_number))
     if not (np.abs(amounts) < _LIMIT).all() or set(map(type, texts)) - {str}:
         for i in place.tolist():
             _attribute((names[i], given[i]))  # the wrong one raises

@@ -217,3 +217,19 @@ def test_every_paper_has_its_experiments_and_benches_name_their_peers():
     for name in ("bench-sequence", "bench-smm"):
         assert catalogue.load(name).needs == {"pycrfsuite": "CRFsuite"}
     assert catalogue.load("bench-tm").needs == {}
+
+
+def test_a_bench_may_not_name_its_figures_as_the_file_names_the_run(
+    monkeypatch, tmp_path
+):
+    file = tmp_path / "bench.json"
+    for name in ("seconds", "rows"):
+        made = Experiment("bench-tm", "", "", "", lambda _, n=name: {n: 1}, str)
+        monkeypatch.setattr(catalogue, "load", lambda _, made=made: made)
+        if name == "rows":
+            assert main(["bench-tm", "--json", str(file)]) == 0
+            assert json.loads(file.read_text())["rows"] == 1
+        else:
+            with pytest.raises(ValueError, match="seconds"):
+                main(["bench-tm", "--json", str(file)])
+            assert not file.exists()

@@ -80,10 +80,10 @@ def add_parser(commands: Any) -> None:
         metavar="FOLDS",
         type=options.count,
         nargs="?",
-        const=2,
+        const=4,
         default=0,
         help="fit the probabilities of tag --marginals on so many folds of the "
-        "training data, 2 by default; each fold trains once more; with --dev they are "
+        "training data, 4 by default; each fold trains once more; with --dev they are "
         "fitted on the held-out data without being asked for",
     )
     add(

@@ -100,8 +100,9 @@ class Tagger(TaggerModel):
           patience: Number of passes without a better score on held-out data after which
             `fit` ends. None makes all passes.
           calibration_folds: Number of folds of the training data to fit the temperature
-            of probabilities on, 0 for none. Each fold trains once more. Held-out data
-            given to `fit` serve instead.
+            of probabilities on, 0 for none. Each fold trains once more. With 2 folds
+            each model sees half of the data, and the probabilities come out too low;
+            take 4. Held-out data given to `fit` serve instead.
           labels: Scheme of chunks that the model learns: ``"iob1"``, ``"iob2"`` or
             ``"iobes"``. `fit` converts labels to it, and predictions are converted
             back. `classes_` and probabilities are in this scheme. None takes labels as

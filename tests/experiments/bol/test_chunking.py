@@ -25,7 +25,8 @@ def test_a_candidate_has_a_score_for_each_pass(tmp_path):
     name = next(n for n in chunking.CANDIDATES if n.startswith("mira"))
     curve = chunking.choose(name, train, held_out, 2)
     assert len(curve) == 2 and curve[-1] > 50
-    assert chunking.final(name, train, held_out, 2, 0)["f1"] > 50
+    scores = chunking.final(name, train, held_out, 2, 3)
+    assert len(scores) == 4 and min(one["f1"] for one in scores) > 50
 
 
 def test_table_and_picture_come_from_the_result(tmp_path):
@@ -33,11 +34,12 @@ def test_table_and_picture_come_from_the_result(tmp_path):
         "held_out": {"one": [90.0, 91.0], "two": [92.5, 92.0]},
         "chosen": "two",
         "passes": 1,
-        "test": [{"f1": 93.0}, {"f1": 94.0}],
+        "test": [{"f1": 93.0}, {"f1": 94.0}, {"f1": 95.0}],
         "entities": [{"sp": 80.0}, {"sp": 82.0}],
     }
     text = chunking.table(result)
-    assert "Test F1 93.50, mean over 2 seeds (93.00, 94.00)" in text
+    assert "Test F1 95.00 with the mean weights of 2 orders" in text
+    assert "93.50 is the mean F1 of the single models (93.00, 94.00)" in text
     assert text.index("two") < text.index("one") and "81.00" in text
     draw(chunking.EXPERIMENT, result, tmp_path / "picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 10_000
