@@ -40,7 +40,7 @@ __all__ = ["AttributeEncoder"]
 __dir__ = __all__.copy
 
 _NUMBERS = frozenset((float, int))
-_LIMIT = 1e30  # of the size of a value
+_LIMIT = 1e30  # largest size of a value
 _CHUNK = 50_000  # tokens whose entries are laid out at once; bounds the memory
 _ORDERS = {"template": "0", "zero": "0", "first": "1", "both": "01"}
 _BITS = {"0": 1, "1": 2, "01": 3}

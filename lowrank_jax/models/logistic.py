@@ -70,6 +70,6 @@ def divergence(scores: jax.Array, moves: jax.Array, weights: jax.Array) -> jax.A
 def probabilities(scores: jax.Array) -> jax.Array:
     """Return the probability of each class: (n, m + 1), in the order of the classes."""
     shares = _shares(scores)
-    rest = jnp.exp(-_log_partition(scores))[..., None]  # of the reference class
+    rest = jnp.exp(-_log_partition(scores))[..., None]  # share of the reference
     parts = (rest, shares) if scores.shape[-1] == 1 else (shares, rest)
     return jnp.concatenate(parts, axis=-1)

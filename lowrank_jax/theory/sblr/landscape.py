@@ -46,7 +46,7 @@ Number = float | jax.Array
 
 
 class Strengths(NamedTuple):
-    """Of the elastic nets (SBLR-Eq5)."""
+    """Strengths of the elastic nets (SBLR-Eq5)."""
 
     mu1: Number
     mu2: Number
