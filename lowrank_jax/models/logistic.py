@@ -54,8 +54,8 @@ def divergence(scores: jax.Array, moves: jax.Array, weights: jax.Array) -> jax.A
     .. math:: \sum_i \omega_i \Big(\log\big(1 + \sum_c p_{ic} (e^{\delta_{ic}} - 1)\big)
        - \sum_c p_{ic} \delta_{ic}\Big)
 
-    Written so that small moves lose no digits, where the difference of two losses has
-    none left in single precision: the test (14) of the step size hangs on it.
+    This form loses no digits if the moves are small. The difference of two losses would
+    have none left in single precision, and the test (14) of the step size needs them.
     """
     shares, before = _shares(scores), _log_partition(scores)
     growth = (shares * jnp.expm1(jnp.clip(moves, -1, 1))).sum(-1)
