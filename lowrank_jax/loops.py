@@ -82,7 +82,7 @@ def as_stream(data: Any) -> Stream:
       data: Stream; sentences as `features` gives them; or a pytree of examples of one
         shape, stacked along the first axis of each leaf.
     """
-    if isinstance(data, Sequences | Corpus):  # of a corpus an error says what to do
+    if isinstance(data, Sequences | Corpus):  # for a corpus, an error says what to do
         return sentences.stream(data)  # type: ignore[arg-type]
     if hasattr(data, "num_examples") and hasattr(data, "example"):
         return data

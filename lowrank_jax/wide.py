@@ -135,7 +135,7 @@ class Runner:
     def prepare(self, shapes: Any, plan: Any) -> None:
         """Make the buffers and the program of these shapes, unless they are there."""
         if shapes not in self.buffers:
-            self.buffers.clear()  # of another batch size
+            self.buffers.clear()  # they fit another batch size
             self.buffers[shapes] = self._buffers(shapes)
         self.program(shapes, self._placed_plan(plan))
         jax.block_until_ready((self.state, self.buffers[shapes]))

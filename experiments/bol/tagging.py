@@ -271,7 +271,7 @@ def differences(
 
     Args:
       runs: What `fit` returned, by method and seed.
-      pairs: Of each difference a method, its form, the other method and its form.
+      pairs: Method, its form, the other method and its form, of each difference.
         Pairs with a method that was not run are left out.
     """
     claims = []

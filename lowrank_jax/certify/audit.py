@@ -41,7 +41,7 @@ class Rounds(NamedTuple):
     is_mistake: np.ndarray  # (num_rounds,)
     margin: np.ndarray  # (num_rounds,)  <W, dPhi>, 0 without a mistake
     step_size: float  # C
-    tolerance: float | None  # of the precision of the run, for `theory.at_most`
+    tolerance: float | None  # allowance for rounding, for `theory.at_most`
 
 
 def joined(trace: Any) -> Any:

@@ -241,7 +241,7 @@ def _best_gap(
 
     def at_best_length(at: jax.Array) -> jax.Array:
         twice = 2 * map.conjugate(at)
-        exact = (u * at).sum() / jnp.where(twice > 0, twice, 1)  # of degree 2
+        exact = (u * at).sum() / jnp.where(twice > 0, twice, 1)  # F* has degree 2
         sizes = jnp.concatenate([jnp.zeros((1,), u.dtype), grid, exact[None]])
         points = sizes.reshape(-1, *(1,) * at.ndim) * at[None]
         return points[jax.vmap(gap)(points).argmax()]

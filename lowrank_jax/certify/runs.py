@@ -46,8 +46,8 @@ class RunCertificate(NamedTuple):
     num_rounds: int
     num_mistakes: int
     step_size: float  # C
-    loss: float  # of the learner
-    comparator_loss: float  # of U
+    loss: float  # loss of the learner
+    comparator_loss: float  # loss of U
     comparator_penalty: float  # F**(U)
     conjugate: float  # F*(Theta_N), exact
     regret: float  # loss - comparator_loss

@@ -146,8 +146,8 @@ def start_of(state: bol.State) -> float:
 def check_start(state: Any, room: float) -> None:
     """Raise `InputError` unless c_0 is the start that the factors have grown from.
 
-    The conjugate that a state carries is half of what the energies of its blocks have
-    grown by, and each block began with that of Theta_0.
+    The conjugate in a state is half the growth of the energies of its blocks. Each
+    block began with the energy of its block of Theta_0.
     """
     is_other = not isinstance(state, bol.State) or state.sigma is not None
     if is_other or isinstance(state.pair, paper_global.Pair):

@@ -33,8 +33,8 @@ class HeldOut(NamedTuple):
 
     num_rounds: int  # N, of the first pass
     loss: float  # mean of l_t(W_{t-1}): in expectation at least the loss of mean W
-    standard_error: float  # of this mean
-    bound: float | None  # of `loss`, by the regret against U; for runs of one pass
+    standard_error: float  # standard error of `loss`
+    bound: float | None  # bound on `loss` by the regret against U, for one pass
 
 
 def held_out(

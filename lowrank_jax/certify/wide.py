@@ -29,8 +29,8 @@ class WideCertificate(NamedTuple):
 
     num_rounds: int  # sentences
     num_mistakes: int
-    loss: float  # of the learner
-    comparator_loss: float  # of U
+    loss: float  # loss of the learner
+    comparator_loss: float  # loss of U
     comparator_penalty: float  # F**(U)
     conjugate: float  # F*(Theta_N), exact
     regret: float  # loss - comparator_loss

@@ -258,7 +258,7 @@ def describe_machine() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Of what computes, and of this package."""
+    """Return the versions of what computes, and of this package."""
     found = {name: importlib.metadata.version(name) for name in ("jax", "jaxlib")}
     found["numpy"] = importlib.metadata.version("numpy")
     return found | {"lowrank_jax": __version__, "python": platform.python_version()}

@@ -88,8 +88,8 @@ class _Run(NamedTuple):
     """A finished run; `rows` has one entry for each way to end it."""
 
     state: Any
-    traces: list[Any]  # of each pass
-    params: Any  # of the last way
+    traces: list[Any]  # one per pass
+    params: Any  # weights of the last way
     predicted: np.ndarray  # by the last way
     rows: list[Row]
 

@@ -49,7 +49,7 @@ class Barred(NamedTuple):
 
 
 _SHORT = 256  # sentences up to this length are decoded in one window
-_MOST_SCORES = 16_000_000  # of a group: 64 MB in single precision
+_MOST_SCORES = 16_000_000  # scores of a group: 64 MB in single precision
 
 
 def predict(

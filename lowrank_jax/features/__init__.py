@@ -6,7 +6,6 @@ from lowrank_jax import lazy
 
 if TYPE_CHECKING:
     from lowrank_jax.features.attributes import AttributeEncoder as AttributeEncoder
-    from lowrank_jax.features.attributes import check_kind as check_kind
     from lowrank_jax.features.encoder import Encoder as Encoder
     from lowrank_jax.features.growing import grow as grow
     from lowrank_jax.features.mapping import sequential_mapping as sequential_mapping

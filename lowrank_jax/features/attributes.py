@@ -31,16 +31,16 @@ from typing import Any
 import numpy as np
 
 from lowrank_jax import checks
-from lowrank_jax.data.corpus import Bags, Corpus
+from lowrank_jax.data.corpus import Bags
 from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.features.codes import Vocabulary
 from lowrank_jax.features.encoder import check_training, label_ids, label_names
 
-__all__ = ["AttributeEncoder", "check_kind"]
+__all__ = ["AttributeEncoder"]
 __dir__ = __all__.copy
 
 _NUMBERS = frozenset((float, int))
-_LIMIT = 1e30  # of the size of a value
+_LIMIT = 1e30  # largest size of a value
 _CHUNK = 50_000  # tokens whose entries are laid out at once; bounds the memory
 _ORDERS = {"template": "0", "zero": "0", "first": "1", "both": "01"}
 _BITS = {"0": 1, "1": 2, "01": 3}
@@ -206,18 +206,6 @@ class AttributeEncoder:
         offsets = np.asarray(corpus.offsets, np.int32)
         space = self._space(feature_ids.shape[1])
         return Sequences(feature_ids, labels, offsets, space, values)
-
-
-def check_kind(encoder: Any, corpus: Corpus) -> None:
-    """Raise `InputError` unless the tokens are of the kind of the training data."""
-    if isinstance(encoder, AttributeEncoder) != isinstance(corpus, Bags):
-        has, wants = "strings or tuples of columns", "lists or dicts of features"
-        if isinstance(corpus, Bags):
-            has, wants = wants, has
-        raise checks.InputError(
-            f"{corpus.source} has tokens that are {has}, and the model was trained "
-            f"on {wants}; give tokens as in training."
-        )
 
 
 class _Ids(dict[Any, int]):

@@ -70,7 +70,7 @@ class Vocabulary:
 class _Codes(dict[str, int]):
     """Codes of the strings of one corpus. A new string gets the next code.
 
-    Copying a vocabulary would take longer than to label a sentence.
+    Copying a vocabulary would take longer than labelling a sentence.
     """
 
     def __init__(self, known: Mapping[str, int]) -> None:

@@ -31,13 +31,14 @@ def segment_ratio(
 ) -> jax.Array:
     r"""Bound :math:`\sigma_2/\sigma_1` on the segment from Theta to Theta + push.
 
-    The bound is from above and exact up to the square of the cells' length: the ratio
-    plus 1 is :math:`\|\cdot\|_{k(2)}/\sigma_1`, both convex along the segment; in a
-    cell the chord lies above the one, two tangents below the other, and the quotient
-    of linear functions is largest at an end of a piece.
+    The result is an upper bound, exact up to the square of the length of a cell. The
+    ratio plus 1 is :math:`\|\cdot\|_{k(2)}/\sigma_1`, and both norms are convex along
+    the segment. In a cell, the chord lies above the numerator and two tangents lie
+    below the denominator. A quotient of linear functions is largest at an end of a
+    piece.
 
-    From :math:`\Theta = 0` the conjugate is quadratic along the segment and its
-    remainder :math:`\frac12\sigma_1(E)^2 \le \frac12\|E\|_F^2`: counted as ratio 0.
+    From :math:`\Theta = 0` the conjugate is quadratic along the segment. Its remainder
+    is :math:`\frac12\sigma_1(E)^2 \le \frac12\|E\|_F^2`, which counts as ratio 0.
 
     Args:
       theta: (m, n).
@@ -45,7 +46,7 @@ def segment_ratio(
       num_cells: Pieces of the segment. Static.
 
     Returns:
-      In [0, 1]; 1 where a tie, or the zero matrix, cannot be ruled out.
+      Number in [0, 1]. It is 1 if a tie or the zero matrix cannot be ruled out.
     """
     if min(theta.shape) == 1:
         return jnp.zeros((), theta.dtype)

@@ -51,7 +51,7 @@ def edge_prox(values: jax.Array, strengths: jax.Array) -> jax.Array:
     if values.shape[0] <= 1:
         return values
     size = values.shape[0]
-    # The dual variables are sums of z - x, whose length is at most that of z - mean:
+    # The dual variables are sums of z - x, which is no longer than z - mean:
     # no strength above this bound acts, and an infinite one becomes a number.
     center = values.mean()
     values = values - center

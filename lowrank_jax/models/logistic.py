@@ -54,8 +54,8 @@ def divergence(scores: jax.Array, moves: jax.Array, weights: jax.Array) -> jax.A
     .. math:: \sum_i \omega_i \Big(\log\big(1 + \sum_c p_{ic} (e^{\delta_{ic}} - 1)\big)
        - \sum_c p_{ic} \delta_{ic}\Big)
 
-    Written so that small moves lose no digits, where the difference of two losses has
-    none left in single precision: the test (14) of the step size hangs on it.
+    This form loses no digits if the moves are small. The difference of two losses would
+    have none left in single precision, and the test (14) of the step size needs them.
     """
     shares, before = _shares(scores), _log_partition(scores)
     growth = (shares * jnp.expm1(jnp.clip(moves, -1, 1))).sum(-1)
@@ -70,6 +70,6 @@ def divergence(scores: jax.Array, moves: jax.Array, weights: jax.Array) -> jax.A
 def probabilities(scores: jax.Array) -> jax.Array:
     """Return the probability of each class: (n, m + 1), in the order of the classes."""
     shares = _shares(scores)
-    rest = jnp.exp(-_log_partition(scores))[..., None]  # of the reference class
+    rest = jnp.exp(-_log_partition(scores))[..., None]  # share of the reference
     parts = (rest, shares) if scores.shape[-1] == 1 else (shares, rest)
     return jnp.concatenate(parts, axis=-1)

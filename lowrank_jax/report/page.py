@@ -83,7 +83,7 @@ pre { background: var(--box); padding: .75rem; border-radius: .3rem;
     color: var(--soft); font-weight: 400; } }
 """
 
-_MOST_COLUMNS = 3  # of numbers beside each other on a phone
+_MOST_COLUMNS = 3  # columns of numbers that fit a phone
 
 _LOOK: dict[Any, Any] = {
     "font.size": 9,

@@ -157,7 +157,7 @@ def write(
             plain, new = _names(name)
             write_arrays(place.path / new, arrays)
             about["files"][plain] = _describe(place.path / new)
-        for name in KINDS[kind].extra:  # of the earlier model
+        for name in KINDS[kind].extra:  # files of the earlier model
             place.remove(name)
         text = json.dumps(about, indent=1) + "\n"
         files.write_bytes(place.path / _MODEL, text.encode())  # the moment of change

@@ -180,7 +180,7 @@ def batches(
 class _Plan(NamedTuple):
     """What stands where; all (T, B)."""
 
-    position: np.ndarray  # of the letter; -1 at a boundary
+    position: np.ndarray  # place of the letter; -1 at a boundary
     letter: np.ndarray
     true: np.ndarray  # id, 0 at a boundary
     is_scored: np.ndarray  # whether the factor that ends here counts
@@ -273,7 +273,7 @@ def _fill(
         begins = np.cumsum(num_states[t]) - num_states[t]
         local = np.arange(lane.size) - np.repeat(begins, num_states[t])
         c = first[letter[t, lane]] + local // inner[t, lane]
-        begin = first[oldest[t, lane]]  # of the window over the oldest symbol
+        begin = first[oldest[t, lane]]  # start of the window over the oldest symbol
         delta = previous[t, lane]
         if order == 3:
             index_b = local % inner[t, lane]

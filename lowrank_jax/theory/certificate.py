@@ -64,7 +64,7 @@ def equal(
 
     Args:
       observed: The left side.
-      expected: The right side; stands in `bound`.
+      expected: The right side, returned as `bound`.
       num_axes: Number of trailing axes of one object, compared by the Frobenius
         norm: 2 compares matrices. Static.
       assumptions_met: False where the statement says nothing.
@@ -111,7 +111,7 @@ def _decide(
 
 
 def _alike(*values: jax.Array | float) -> list[jax.Array]:
-    """Return the values as arrays of one floating type, the type of those with one.
+    """Return the values as arrays of the widest floating type among them.
 
     Ranks are made equal by leading axes, so that nothing depends on promotion rules.
     """

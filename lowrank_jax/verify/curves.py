@@ -73,7 +73,7 @@ class Descent(NamedTuple):
 
     objective: np.ndarray  # F after each sweep
     limit: float  # F where the run ends up
-    distance: np.ndarray  # of U, V and b to that end
+    distance: np.ndarray  # from U, V and b to that end
     predicted_rate: float  # contraction of the distance, sweep by sweep (DR-S6)
 
 

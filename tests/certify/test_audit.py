@@ -72,7 +72,9 @@ def test_the_curves_of_a_run_in_single_precision_end_with_its_certificate(kind):
     assert np.isfinite(along.certificate).all()
 
 
-runs = st.tuples(st.sampled_from(list(KINDS)), st.sampled_from(STEPS))
+#: Each is compiled: the other step size is tried where it is part of the program.
+RUNS = [*((kind, 0.3) for kind in KINDS), ("sp", 1.0), ("block", 1.0), ("paper", 1.0)]
+runs = st.sampled_from(RUNS)
 
 
 @settings(max_examples=60, deadline=None)
@@ -142,7 +144,7 @@ def test_a_change_of_one_thing_is_refused(kind, draw):
 @pytest.mark.parametrize("kind", ["block", "rank 2", "paper", "start", "paper, start"])
 def test_a_start_of_another_run_is_refused(kind, start):
     """Also a small one, with which the inequality would hold."""
-    state, trace = trained(kind, 1.0)
+    state, trace = trained(kind, 0.3)
     if start is None and state.start is None:
         assert certificate(state, trace, data(0), 0).holds
         return

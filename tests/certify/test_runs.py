@@ -54,14 +54,12 @@ def certified(kind, *, dtype=jnp.float64, params=None, **options):
 
 def dense(params, space):
     """Write a model out as the twins' weights."""
-    params = touched.by_feature(params)
+    params = jax.device_get(jax.jit(touched.by_feature)(params))
     if isinstance(params, linear.Params):
-        parts = (np.asarray(params.zero)[:-1], np.asarray(params.first)[:-1])
-        return twins.Weights(*parts, np.asarray(params.transitions))
+        return twins.Weights(params.zero[:-1], params.first[:-1], params.transitions)
     rows = bilinear.split(params.table[:-1], space.num_labels)
-    first = params.scale * jnp.einsum("kru,krv->kuv", rows.left, rows.right)
-    parts = (np.asarray(rows.zero), np.asarray(first))
-    return twins.Weights(*parts, np.asarray(params.transitions))
+    first = params.scale * np.einsum("kru,krv->kuv", rows.left, rows.right)
+    return twins.Weights(rows.zero, first, params.transitions)
 
 
 def differences(kind):

@@ -25,6 +25,7 @@ def test_all_sequence_learners_learn(demo_report):
     assert weights["bol block"] < weights["sp"]
 
 
+@pytest.mark.slow
 def test_the_certificates_hold_in_every_round(demo_report):
     made = demo_report.sequences
     assert [regret.name for regret in made.regrets] == ["sp", "bol block"]
@@ -38,12 +39,14 @@ def test_the_certificates_hold_in_every_round(demo_report):
         assert 0.5 < shares[0] < shares[1] <= shares[-1] == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_what_the_certificate_allows_only_grows(demo_report):
     for regret in demo_report.sequences.regrets:
         steps = np.diff(regret.along.certificate)
         assert (steps >= -1e-3 * regret.loss).all()  # each B_t is 0 or more
 
 
+@pytest.mark.slow
 def test_all_four_systems_are_told_of(demo_report):
     def number(name):
         (line,) = re.findall(rf"^{name}  .*", demo_report.out, re.MULTILINE)
@@ -56,6 +59,7 @@ def test_all_four_systems_are_told_of(demo_report):
     assert "1 fail as printed, as they should" in told and "Report: " in told
 
 
+@pytest.mark.slow
 def test_the_page_stands_by_itself(demo_report):
     page = demo_report.page.read_text("utf-8")
     assert page.count("<svg") == page.count("</svg>") == 14
@@ -69,6 +73,7 @@ def test_the_page_stands_by_itself(demo_report):
     assert '<td data-title="id">TM-Eq6</td>' in text
 
 
+@pytest.mark.slow
 def test_statuses_are_told_apart_and_pictures_explained(demo_report):
     page = demo_report.page.read_text("utf-8")
     cells = re.findall(r'<td class="(\w+)" data-title="status">([^<]*)</td>', page)
@@ -81,6 +86,7 @@ def test_statuses_are_told_apart_and_pictures_explained(demo_report):
         assert caption.endswith(".")
 
 
+@pytest.mark.slow
 def test_without_matplotlib_the_page_is_text(demo_report, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     section = "".join(bol_section.section(demo_report.sequences))
@@ -101,6 +107,7 @@ def test_without_scikit_learn_matrices_are_made_up():
     assert "Made-up matrices" in found.about
 
 
+@pytest.mark.slow
 def test_wrong_words_are_marked(demo_report):
     made = demo_report.sequences
     shown = demo._sentences_text(made, is_coloured=False)

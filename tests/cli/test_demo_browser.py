@@ -7,6 +7,8 @@ import subprocess
 
 import pytest
 
+pytestmark = pytest.mark.slow  # the demo in small
+
 # Writes what it sees into the page, to be read from the DOM that the browser prints.
 PROBE = """
 <script>

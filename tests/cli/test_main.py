@@ -73,8 +73,8 @@ def test_a_command_loads_what_it_needs_and_its_way_is_short(files, tmp_path):
     status, number, way, has_jax = loaded(
         "train", "bol", *given, "--model", tmp_path / "m"
     )
-    assert status == 0 and has_jax and number <= 68
-    assert way <= 48
+    assert status == 0 and has_jax and number <= 62
+    assert way <= 46
 
 
 @pytest.mark.parametrize("name", ["eval", "datasets"])

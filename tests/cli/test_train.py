@@ -76,6 +76,7 @@ def test_weights_and_orders_are_as_asked_for(cli, files, tmp_path):
     assert tagger.hyperparameters_["averaging"] == "none"
 
 
+@pytest.mark.slow
 def test_the_mean_of_w_is_trained_certified_resumed_and_read_back(cli, files, tmp_path):
     """DR-B11, DR-B13: a uniform start, and blocks of full rank."""
     one, two = tmp_path / "one", tmp_path / "two"
@@ -292,7 +293,9 @@ def test_a_killed_run_goes_on_to_the_unbroken_result(cli, process, files, tmp_pa
     assert same_model(folder, tmp_path / "unbroken")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)]
+)
 def test_an_interrupted_run_leaves_a_checkpoint(files, tmp_path, number):
     folder = tmp_path / "m"
     process = start(files, folder)

@@ -30,6 +30,7 @@ def test_two_devices_need_no_environment_variable(process, files, tmp_path):
     assert made[0] == made[1]
 
 
+@pytest.mark.slow
 def test_a_wide_run_resumes_to_the_same_bits(cli, files, tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     more = ("--batch-size", "2,8", "--keep-checkpoint")

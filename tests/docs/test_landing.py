@@ -23,6 +23,7 @@ def test_three_paths_of_at_most_five_lines():
     assert all(1 <= len(lines) <= 5 for lines in paths().values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Tag a file", "Certify a run"])
 def test_the_commands_of_a_path_run_as_written(name, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -68,6 +68,7 @@ def look(site, tmp_path, width, pages=PAGES):
     return json.loads(html.unescape(seen)), log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [390, 1280])
 def test_every_page_can_be_read_without_the_net(site, tmp_path, width):
     seen, log = look(site, tmp_path, width)

@@ -56,7 +56,7 @@ class Search(NamedTuple):
     """What the next iteration needs beside the weights."""
 
     value: jax.Array  # ()  f(w), infinite before the first iteration
-    gradient: Params  # of f at w
+    gradient: Params  # gradient of f at w
     moves: Params  # (memory_size, ...)  w_{k+1} - w_k of the last iterations
     changes: Params  # (memory_size, ...)  of the gradient
     curvatures: jax.Array  # (memory_size,)  1 / <move, change>; 0 where there is none

@@ -162,7 +162,7 @@ class Settings(NamedTuple):
 
     @property
     def is_scaled(self) -> bool:
-        """Whether the factors of the start are scaled to where F is least."""
+        """True if the factors of the start are scaled to where F is least."""
         if self.scale_start is not None:
             return self.scale_start
         return isinstance(self.start, str) and self.start == "label"

@@ -33,8 +33,8 @@ from lowrank_jax.linalg import prox
 __all__ = ["Stepped", "newton_step"]
 __dir__ = __all__.copy
 
-_STEPS = 1000  # of FISTA
-_LENGTHS = np.array([1, 0.5, 0.25, 0.1, 0.01, 0])  # of a step, 0 last
+_STEPS = 1000  # steps of FISTA
+_LENGTHS = np.array([1, 0.5, 0.25, 0.1, 0.01, 0])  # lengths of a step, 0 last
 
 
 class Stepped(NamedTuple):

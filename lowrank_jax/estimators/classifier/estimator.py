@@ -180,7 +180,7 @@ class BilinearClassifier:
 
     @property
     def converged_(self) -> bool:
-        """Whether every problem came within the tolerance."""
+        """True if every problem came within the tolerance."""
         return self._fitted.metadata["converged"]
 
     def decision_function(self, X: np.ndarray) -> np.ndarray:  # noqa: N803

@@ -92,7 +92,7 @@ class Fit(NamedTuple):
 
     @property
     def is_zero(self) -> bool:
-        """Whether all weights are zero, so that every matrix gets the same class."""
+        """True if all weights are zero, so that every matrix gets the same class."""
         return bool(is_zero(self.classifier.params).all())
 
     @property
@@ -117,7 +117,7 @@ class Fit(NamedTuple):
 
     @property
     def converged(self) -> bool:
-        """Whether each problem came within the tolerance, and not all are zero."""
+        """True if each problem came within the tolerance, and not all are zero."""
         each = (bool(trace.converged[-1]) for trace in self.traces)
         return all(each) and not self.is_zero
 

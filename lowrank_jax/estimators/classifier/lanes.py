@@ -26,9 +26,9 @@ from lowrank_jax.streams.matrices import Labelled
 __all__ = ["Fitted", "fit_all", "fits_side_by_side"]
 __dir__ = __all__.copy
 
-_MOST_VARIABLES = 512  # of a block: the curvature has their square
-_MOST_BYTES = 2**23  # of all products at a time
-_SIZES = 2.0 ** np.arange(-12, 5)  # of the start, as in `batch.sblr.start`
+_MOST_VARIABLES = 512  # variables of a block: the curvature has their square
+_MOST_BYTES = 2**23  # memory of all products at a time
+_SIZES = 2.0 ** np.arange(-12, 5)  # sizes of the start, as in `batch.sblr.start`
 
 
 class Fitted(NamedTuple):

@@ -154,7 +154,7 @@ class Classifier:
 
     @property
     def is_one_vs_all(self) -> bool:
-        """Whether each class has a problem of its own."""
+        """True if each class has a problem of its own."""
         return self.params.left.shape[0] == len(self.classes)
 
     @property

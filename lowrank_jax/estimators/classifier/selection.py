@@ -183,7 +183,7 @@ def cross_validate(
 
     scores = np.zeros((len(points), num_matrices, num_classes), dtype)
     sweeps = np.zeros(num_fits, int)
-    fits = np.full(chunk_size, -1)  # of each place: point * num_folds + fold
+    fits = np.full(chunk_size, -1)  # point * num_folds + fold at each place
     num_begun, num_done = 0, 0
     while num_done < num_fits:
         is_free = fits < 0

@@ -10,17 +10,12 @@ import numpy as np
 from lowrank_jax import checks, metrics
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.chunks import SCHEMES
-from lowrank_jax.data.corpus import Corpus, labels_like, sentences_of
+from lowrank_jax.data.corpus import Bags, Corpus, labels_like, sentences_of
 from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.estimators import learners
 from lowrank_jax.estimators.tagger import small
 from lowrank_jax.estimators.tagger.model import TaggerModel
-from lowrank_jax.features import (
-    Template,
-    check_kind,
-    read_template,
-    with_orders,
-)
+from lowrank_jax.features import Encoder, Template, read_template, with_orders
 
 if TYPE_CHECKING:
     from lowrank_jax.estimators.tagger import inspection
@@ -424,7 +419,15 @@ class Tagger(TaggerModel):
         return self._own_labels(corpus)
 
     def _check_kind(self, corpus: Corpus) -> None:
-        check_kind(self.encoder_, corpus)
+        """Raise `InputError` unless the tokens are of the kind of the training data."""
+        if isinstance(self.encoder_, Encoder) == isinstance(corpus, Bags):
+            has, wants = "strings or tuples of columns", "lists or dicts of features"
+            if isinstance(corpus, Bags):
+                has, wants = wants, has
+            raise InputError(
+                f"{corpus.source} has tokens that are {has}, and the model was trained "
+                f"on {wants}; give tokens as in training."
+            )
 
     def _encode(self, corpus: Corpus) -> Sequences:
         self._check_kind(corpus)

@@ -5,13 +5,13 @@ import functools
 import hashlib
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lowrank_jax import loops, metrics, streams
+from lowrank_jax import features, loops, metrics, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.data import records
 from lowrank_jax.data.corpus import Bags, Corpus
@@ -19,7 +19,10 @@ from lowrank_jax.data.sequences import Sequences, check_weights
 from lowrank_jax.estimators import base, learners, training
 from lowrank_jax.estimators.tagger import compact
 from lowrank_jax.estimators.tagger.model import arrays_of, params_of
-from lowrank_jax.features import AttributeEncoder, Encoder
+from lowrank_jax.features import Encoder
+
+if TYPE_CHECKING:
+    from lowrank_jax.estimators.tagger.model import AnyEncoder
 
 __all__ = ["Fit", "Run", "encode", "fit", "go_on", "train"]
 __dir__ = __all__.copy
@@ -124,7 +127,7 @@ def fit(
     return Fit(params, outcome.state, summary)
 
 
-def encode(tagger: Any, corpus: Corpus) -> tuple[Encoder | AttributeEncoder, Sequences]:
+def encode(tagger: Any, corpus: Corpus) -> "tuple[AnyEncoder, Sequences]":
     """Learn features and labels of training data; return encoder and encoded data."""
     if isinstance(corpus, Bags):
         if tagger.template is not None:
@@ -133,7 +136,7 @@ def encode(tagger: Any, corpus: Corpus) -> tuple[Encoder | AttributeEncoder, Seq
                 "the tokens of `X` are lists or dicts of features; leave "
                 "`template` out, or give strings or tuples."
             )
-        return AttributeEncoder.fit_transform(
+        return features.AttributeEncoder.fit_transform(
             corpus,
             orders=tagger.orders or tagger._spec.orders,
             min_count=tagger.min_count,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from lowrank_jax import checks
+from lowrank_jax import checks, features
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.chunks import SCHEMES, convert_labels, legal_pairs, scheme_of
 from lowrank_jax.data.corpus import Corpus
@@ -19,14 +19,16 @@ from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.estimators import learners
 from lowrank_jax.estimators.base import Estimator
 from lowrank_jax.estimators.tagger import compact, small
-from lowrank_jax.features import AttributeEncoder, Encoder
+from lowrank_jax.features import Encoder
 from lowrank_jax.store import folder as model_folder
 from lowrank_jax.store.arrays import check_arrays
 from lowrank_jax.store.files import Path
 
 if TYPE_CHECKING:
+    from lowrank_jax.features import AttributeEncoder
     from lowrank_jax.models import bilinear, linear
 
+    AnyEncoder = Encoder | AttributeEncoder
     Params = linear.Params | bilinear.Params
 
 __all__ = ["TaggerModel", "arrays_of", "num_parameters", "params_of"]
@@ -48,7 +50,7 @@ class TaggerModel(Estimator):
 
     learner: str
     format: str
-    encoder_: Encoder | AttributeEncoder
+    encoder_: "AnyEncoder"
     hyperparameters_: dict[str, Any]
     temperature_: float
     scheme_: dict[str, Any] | None = None
@@ -59,7 +61,7 @@ class TaggerModel(Estimator):
     @classmethod
     def from_params(
         cls,
-        encoder: Encoder | AttributeEncoder,
+        encoder: "AnyEncoder",
         params: "Params | Mapping[str, np.ndarray]",
         *,
         learner: str = "bol",
@@ -202,7 +204,8 @@ class TaggerModel(Estimator):
         content = model_folder.read(folder, _KIND)
         about, arrays = content.about, content.arrays
         with model_folder.complete(folder, _KIND):
-            kind = AttributeEncoder if "attributes" in about["encoder"] else Encoder
+            has_names = "attributes" in about["encoder"]
+            kind: Any = features.AttributeEncoder if has_names else Encoder
             encoder = kind.from_arrays(arrays["vocabulary"], about["encoder"])
             space, stored = encoder.space, arrays["weights"]
             stored = compact.unpack(stored, space.num_features, space.num_labels)
@@ -296,8 +299,7 @@ class TaggerModel(Estimator):
           sequences: Sentences from `features`.
           params: Weights; None takes the weights of this model.
         """
-        weights = self._weights if params is None else arrays_of(params)
-        weights = weights | self._bars()
+        weights = self._scored if params is None else arrays_of(params) | self._bars()
         if small.is_small(weights, sequences):
             return small.predict(weights, sequences)
         import jax
@@ -404,7 +406,7 @@ def params_of(model: str, weights: Mapping[str, np.ndarray]) -> Any:
     return kind(**{name: fields.get(name) for name in kind._fields})
 
 
-def _orders_of(encoder: Encoder | AttributeEncoder) -> str:
+def _orders_of(encoder: "AnyEncoder") -> str:
     """Return the setting `orders` that gives the features of an encoder again."""
     if isinstance(encoder, Encoder):
         return "template"

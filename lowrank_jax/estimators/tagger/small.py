@@ -272,7 +272,7 @@ def _k_best(
     pairs = np.broadcast_to(pairwise, (number, num_labels, num_labels + 1))
     best = np.full((num_labels, k), -np.inf, unary.dtype)
     best[:, 0] = unary[0] + pairs[0, :, num_labels]
-    origins = []  # of each label and rank: previous label * k + previous rank
+    origins = []  # previous label * k + previous rank, by label and rank
     for i in range(1, number):
         every = (pairs[i, :, :num_labels, None] + best).reshape(num_labels, -1)
         origins.append(np.argsort(-every, axis=1, kind="stable")[:, :k])

@@ -31,13 +31,18 @@ import jax.numpy as jnp
 from lowrank_jax import checks
 from lowrank_jax.data.sequences import MOST_RANK
 from lowrank_jax.decode import best_path
-from lowrank_jax.linalg import max_tree
 from lowrank_jax.models import bilinear
-from lowrank_jax.online import entries, mistakes, touched
+from lowrank_jax.online import entries, mistakes
 from lowrank_jax.online.bol import block as bol_block
-from lowrank_jax.online.bol import maps, paper, paper_global
 from lowrank_jax.online.bol.average import final_params
-from lowrank_jax.online.bol.state import State, grow, theta, variant_of
+from lowrank_jax.online.bol.state import (
+    Seen,
+    State,
+    grow,
+    start_of,
+    theta,
+    variant_of,
+)
 from lowrank_jax.online.entries import Capacity
 from lowrank_jax.types import Learner, Sentence, check_dtype, fingerprint
 
@@ -201,7 +206,7 @@ def learner(
         if num_power_steps == 0:
             checks.at_most(16, num_labels=example.space.num_labels)
         room = (capacity or Capacity()) if dual == "sparse" else None
-        state = _start(key, example, variant, rank, averaging, divisor, prior, room)
+        state = start_of(key, example, variant, rank, averaging, divisor, prior, room)
         step = jnp.asarray(step_size, dtype)
         return state._replace(start=prior if has_start else None, step_size=step)
 
@@ -235,20 +240,20 @@ def learner(
         )
         given = (state, moved.table, example, differences)
         if variant == "block":
-            state, seen = maps.map_block(*given, weight, num_power_steps, record)
-        elif variant == "paper":
-            if divisor == "global":
-                state, seen = maps.map_global(
-                    *given, step, num_power_steps, num_inner_steps, record
-                )
+            state, seen = _map_blocks(*given, weight, num_power_steps, record)
+        else:
+            from lowrank_jax.online.bol import maps  # the other variants
+
+            steps = num_power_steps, num_inner_steps
+            if variant == "exact":
+                state, seen = maps.map_exact(*given, weight, record)
+            elif divisor == "global":
+                state, seen = maps.map_global(*given, step, *steps, record)
             else:
-                steps = num_power_steps, num_inner_steps
                 factor = jnp.asarray(divisor_factor, dtype)
                 state, seen = maps.map_paper(
                     *given, step, weight, factor, *steps, record
                 )
-        else:
-            state, seen = maps.map_exact(*given, weight, record)
         growth = moved.growth + seen.growth
         by_feature = sentence, differences._replace(rows=None)
         is_mistake = differences.num_positions > 0
@@ -311,10 +316,11 @@ def _end(state: State, before: State) -> State:
     """Count the round, unless it was not begun."""
     if state.pool is None:
         return state._replace(num_rounds=state.num_rounds + 1)
-    is_full, pair, sums = state.pool.is_full, state.pair, state.sums
-    if isinstance(pair, paper_global.Pair):  # sums over rounds, mistaken or not
-        assert isinstance(before.pair, paper_global.Pair)
-        total = jnp.where(is_full, before.pair.weight_sums, pair.weight_sums)
+    is_full, sums = state.pool.is_full, state.sums
+    pair: Any = state.pair
+    old: Any = before.pair
+    if hasattr(pair, "weight_sums"):  # sums over rounds, mistaken or not
+        total = jnp.where(is_full, old.weight_sums, pair.weight_sums)
         pair = pair._replace(weight_sums=total)
     if sums is not None and before.sums is not None:
         sums = sums._replace(scale=jnp.where(is_full, before.sums.scale, sums.scale))
@@ -346,99 +352,37 @@ def _check_paper(
         )
 
 
-def _start(
-    key: jax.Array,
+def _map_blocks(
+    state: State,
+    table: jax.Array,
     example: Sentence,
-    variant: str,
-    rank: int,
-    averaging: str,
-    divisor: str,
-    prior: jax.Array,
-    room: Capacity | None,
-) -> State:
-    """Return the state before the first round."""
-    checks.random_key(key)
-    space, dtype = example.space, prior.dtype
-    if not space.first_order:
-        raise checks.InputError(
-            "BOL needs first-order features, and the template has none: add `B` lines, "
-            "or read it with orders='both'."
-        )
-    if rank > space.num_labels:
-        raise checks.InputError(
-            f"`rank` must lie in 1..{space.num_labels}, the number of labels, "
-            f"got {rank}."
-        )
-    rows, labels = space.num_features + 1, space.num_labels
-    blocks: Any = None
-    block_sums: Any = None
-    index, pool = None, None
-    if room is not None:
-        columns = bilinear.width(labels, rank) + labels
-        rows, num_pages = room.sizes(space, columns, dtype)
-        index, pool = touched.start(space, rows)
-        blocks = entries.zeros(
-            rows, labels, dtype, num_pages=num_pages, num_slots=room.slots_of(space)
-        )
-        block_sums = jax.tree.map(jnp.zeros_like, blocks.values)
-    else:
-        blocks = jnp.zeros((rows, labels, labels + 1), dtype)
-        block_sums = jnp.zeros_like(blocks)
-    own = dataclasses.replace(space, num_features=rows - 1)
-    params = bilinear.zeros(own, rank, dtype)._replace(rows=index)
-    sums = None
-    if averaging != "none":
-        table = params.table if averaging == "factors" else params.table[:, :labels]
-        sums = bol_block.Sums(
-            table=jnp.zeros_like(table),
-            blocks=block_sums if averaging == "dual" else None,
-            transitions=jax.tree.map(jnp.zeros_like, params.transitions),
-            scale=jnp.zeros((), dtype),
-            weights=(
-                jnp.zeros((rows, labels, bilinear.stride(labels)), dtype)
-                if averaging == "weights"
-                else None
-            ),
-        )
-    nudge = jax.random.normal(key, (rank, labels + 1), dtype)
-    pair: paper.Pair | paper_global.Pair | None = None
-    sigma, block = None, None
-    if variant == "paper":
-        # Alg. 2 starts from the uniform pair; as multiples of 1 it needs no K in
-        # each entry.
-        ones = bilinear.join(
-            jnp.ones((1, 1, labels), dtype), jnp.ones((1, 1, labels + 1), dtype)
-        )
-        params = params._replace(table=params.table.at[:-1, labels:].set(ones))
-    elif variant == "block":
-        prior_row = bol_block.prior_columns(labels, rank, prior)
-        params = params._replace(table=params.table.at[:-1, labels:].set(prior_row))
-    if variant == "paper" and divisor == "block":
-        pair = paper.start(rows, labels, prior)
-    elif variant == "paper":
-        params = params._replace(scale=jnp.zeros((), dtype))  # sigma_1(Theta_0)
-        num_entries = jnp.array([labels, labels + 1], dtype) * space.num_features
-        pair = paper_global.Pair(
-            pending=jnp.zeros((rows, labels + bilinear.stride(labels)), dtype),
-            top_right=jnp.zeros((rows, labels + 1), dtype),
-            sigma=max_tree.build(jnp.zeros((rows,), dtype)),
-            growth=jnp.zeros((2,), dtype),
-            start=num_entries,
-            weight_sums=jnp.zeros((2,), dtype),
-        )
-    elif variant == "exact":
-        sigma = max_tree.build(jnp.zeros((rows,), dtype))
-        block = jnp.zeros((), jnp.int32)
-    return State(
-        params=params,
-        blocks=blocks,
-        sums=sums,
-        pair=pair,
-        sigma=sigma,
-        block=block,
-        nudge=nudge / jnp.linalg.norm(nudge, axis=1, keepdims=True),
-        conjugate=jnp.zeros((), dtype),
-        num_rounds=jnp.zeros((), jnp.int32),
-        pool=pool,
-        scores=bilinear.buffers_for(params, example),
+    differences: mistakes.Differences,
+    weight: jax.Array,
+    num_power_steps: int,
+    record: tuple[str, ...],
+) -> tuple[State, Seen]:
+    """Map the touched blocks by rank (DR-B6, DR-B5)."""
+    sums = state.sums
+    factor_sums = None
+    if sums is not None and sums.blocks is None and sums.weights is None:
+        factor_sums = sums.table
+    mapped = bol_block.map_blocks(
+        table,
+        state.blocks,
+        state.start,
+        factor_sums,
+        None if sums is None else sums.weights,
+        example,
+        differences,
+        state.nudge,
+        weight,
+        num_steps=num_power_steps,
+        wants_ratio="ratio" in record,
     )
+    if sums is not None and mapped.factor_sums is not None:
+        sums = sums._replace(table=mapped.factor_sums)
+    if sums is not None:
+        sums = sums._replace(weights=mapped.weight_sums)
+    state = state._replace(params=state.params._replace(table=mapped.table), sums=sums)
+    ratio = mapped.ratio if "ratio" in record else None
+    return state, Seen(mapped.growth, mapped.sigma_1, ratio, mapped.residual)

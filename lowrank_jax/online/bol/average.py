@@ -11,13 +11,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from lowrank_jax import checks
-from lowrank_jax.linalg import max_tree, spectra
+from lowrank_jax import checks, linalg, models
+from lowrank_jax.linalg import spectra
 from lowrank_jax.linalg.power_iteration import Operator, Subspace
-from lowrank_jax.models import bilinear, linear
+from lowrank_jax.models import bilinear
 from lowrank_jax.online import entries
 from lowrank_jax.online.bol import block as bol_block
-from lowrank_jax.online.bol import paper_global
 from lowrank_jax.online.bol.state import State, num_labels_of
 
 __all__ = ["final_params"]
@@ -30,7 +29,7 @@ def final_params(
     rank: int | None = None,
     num_power_steps: int = 64,
     chunk_size: int = 256,
-) -> bilinear.Params | linear.Params:
+) -> "bilinear.Params | models.linear.Params":
     """Return the model to predict with, averaged as the learner was told to.
 
     The mean of W has blocks of full rank: it is a linear model unless a rank is given.
@@ -66,12 +65,13 @@ def final_params(
             columns = _mean_blocks(state, num_rounds, num_power_steps, chunk_size)
         table = jnp.concatenate([zero, columns], axis=1)
         return params._replace(table=table, transitions=transitions)
-    if not isinstance(state.pair, paper_global.Pair):
+    pair: Any = state.pair
+    if not hasattr(pair, "weight_sums"):
         table = params.table - sums.table / num_rounds
         return params._replace(table=table, transitions=transitions)
     rows = bilinear.split(params.table, labels)
     totals = bilinear.split(sums.table, labels)
-    weights = state.pair.weight_sums
+    weights = pair.weight_sums
     left = (weights[0] * rows.left - totals.left) / num_rounds  # BOL-X2
     right = (weights[1] * rows.right - totals.right) / num_rounds
     zero = rows.zero - totals.zero / num_rounds
@@ -79,7 +79,9 @@ def final_params(
     return bilinear.Params(table, transitions, sums.scale / num_rounds, params.rows)
 
 
-def _mean_weights(state: State, transitions: jax.Array | None) -> linear.Params:
+def _mean_weights(
+    state: State, transitions: jax.Array | None
+) -> "models.linear.Params":
     """Return the mean over rounds of the W that they predicted with (DR-B13)."""
     params, sums = state.params, state.sums
     assert sums is not None and sums.weights is not None
@@ -87,7 +89,7 @@ def _mean_weights(state: State, transitions: jax.Array | None) -> linear.Params:
     num_rounds = jnp.maximum(state.num_rounds, 1).astype(state.nudge.dtype)
     rows = bilinear.split(params.table, labels)
     last = bol_block.product(rows.left, rows.right)
-    return linear.Params(
+    return models.linear.Params(
         zero=rows.zero - sums.table / num_rounds,
         first=last - sums.weights[:, :, : labels + 1] / num_rounds,
         transitions=transitions,
@@ -191,5 +193,7 @@ def _mean_exact(
     values = spectra.singular_values(mean)[:, 0]
     table = jnp.zeros(shape, mean.dtype)
     nowhere = jnp.array(shape[0] - 1, jnp.int32)
-    table, _, _ = exact.map_top(table, mean, max_tree.build(values), nowhere, labels)
+    table, _, _ = exact.map_top(
+        table, mean, linalg.max_tree.build(values), nowhere, labels
+    )
     return table[:, labels:]

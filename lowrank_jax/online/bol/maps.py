@@ -1,64 +1,19 @@
-"""The mirror map of each variant: from Theta after a round to the new weights."""
+"""The mirror maps of the variants "paper" and "exact".
 
-from typing import NamedTuple
+Each goes from Theta after a round to the new weights.
+"""
 
 import jax
 import jax.numpy as jnp
 
 from lowrank_jax.linalg import max_tree
 from lowrank_jax.online import mistakes
-from lowrank_jax.online.bol import block as bol_block
-from lowrank_jax.online.bol import paper, paper_global
-from lowrank_jax.online.bol.state import State, num_labels_of
+from lowrank_jax.online.bol import exact, paper, paper_global
+from lowrank_jax.online.bol.state import Seen, State, num_labels_of
 from lowrank_jax.types import Sentence
 
-__all__ = ["Seen", "map_block", "map_exact", "map_global", "map_paper"]
+__all__ = ["map_exact", "map_global", "map_paper"]
 __dir__ = __all__.copy
-
-
-class Seen(NamedTuple):
-    """Numbers that the mirror map reports of this round."""
-
-    growth: jax.Array  # ()  of the first-order part of F*
-    sigma_1: jax.Array  # ()
-    ratio: jax.Array | None  # ()  None if it is not recorded
-    residual: jax.Array  # ()
-
-
-def map_block(
-    state: State,
-    table: jax.Array,
-    example: Sentence,
-    differences: mistakes.Differences,
-    weight: jax.Array,
-    num_power_steps: int,
-    record: tuple[str, ...],
-) -> tuple[State, Seen]:
-    """Map the touched blocks by rank (DR-B6, DR-B5)."""
-    sums = state.sums
-    factor_sums = None
-    if sums is not None and sums.blocks is None and sums.weights is None:
-        factor_sums = sums.table
-    mapped = bol_block.map_blocks(
-        table,
-        state.blocks,
-        state.start,
-        factor_sums,
-        None if sums is None else sums.weights,
-        example,
-        differences,
-        state.nudge,
-        weight,
-        num_steps=num_power_steps,
-        wants_ratio="ratio" in record,
-    )
-    if sums is not None and mapped.factor_sums is not None:
-        sums = sums._replace(table=mapped.factor_sums)
-    if sums is not None:
-        sums = sums._replace(weights=mapped.weight_sums)
-    state = state._replace(params=state.params._replace(table=mapped.table), sums=sums)
-    ratio = mapped.ratio if "ratio" in record else None
-    return state, Seen(mapped.growth, mapped.sigma_1, ratio, mapped.residual)
 
 
 def map_paper(
@@ -160,8 +115,6 @@ def map_exact(
     record: tuple[str, ...],
 ) -> tuple[State, Seen]:
     """Map Theta to its leading pair, which lies in one block."""
-    from lowrank_jax.online.bol import exact  # this variant alone
-
     assert state.sigma is not None and state.block is not None
     labels, sums = example.space.num_labels, state.sums
     sigma = exact.track_sigma(state.sigma, state.blocks, example, differences)
@@ -180,8 +133,6 @@ def map_exact(
 
 
 def _global_ratio(state: State, sigma: max_tree.MaxTree) -> jax.Array:
-    from lowrank_jax.online.bol import exact
-
     first, labels = max_tree.largest(sigma), num_labels_of(state)
     second = exact.second_value(state.blocks, sigma, labels)
     return second / jnp.where(first > 0, first, 1)

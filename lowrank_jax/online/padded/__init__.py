@@ -112,8 +112,8 @@ def _learner(
         space = example.space
         if bool(space.first_order) != bool(rank):
             raise checks.InputError(
-                "Padded rounds of bol need first-order features, those of the "
-                f"perceptron need none; the space has orders {space.orders}."
+                "Padded rounds of bol need first-order features, and padded rounds of "
+                f"the perceptron need none; the space has orders {space.orders}."
             )
         rows, labels = space.num_features + 1, space.num_labels
         # Arrays of their own, so that a state can be donated.

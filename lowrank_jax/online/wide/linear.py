@@ -52,7 +52,7 @@ class Buffers(NamedTuple):
 
     share: share.Buffers
     touches: touches.Buffers | None  # None without first-order features
-    more: Any = None  # of the learner
+    more: Any = None  # buffers of the learner
 
 
 def rounds_of(update: Any, dtype: Any, more: Any = None) -> base.Wide:

@@ -203,7 +203,7 @@ class ValueCertificates(NamedTuple):
     """What is said of the Hessian of one singular value."""
 
     hessian: Certificate  # all entries
-    trace: Certificate  # of D
+    trace: Certificate  # trace of D
     printed_hessian: Certificate  # as the paper prints D
     printed_trace: Certificate  # as the paper prints the trace
 

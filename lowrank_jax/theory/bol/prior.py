@@ -14,7 +14,6 @@ from lowrank_jax.theory import certificate
 from lowrank_jax.theory.certificate import Certificate
 
 __all__ = [
-    "convexity_certificate",
     "held_out_certificate",
     "mean_certificate",
     "resolvent",
@@ -233,36 +232,6 @@ def resolvent_penalty_certificate(
         divisor / 2 * away,
         assumptions_met=sigma < divisor,
         scale=jnp.abs(value) + divisor / 2 * (alpha @ alpha + beta @ beta),
-    )
-
-
-def convexity_certificate(
-    one: jax.Array,
-    two: jax.Array,
-    alpha: jax.Array,
-    beta: jax.Array,
-    *,
-    divisor: jax.Array | float,
-) -> Certificate:
-    r"""Compare :math:`F_D^*` at the middle of two duals with the mean of its values.
-
-    Args:
-      one: (m, n).
-      two: (m, n).
-      alpha: (m,) :math:`\alpha_0`.
-      beta: (n,) :math:`\beta_0`.
-      divisor: D.
-    """
-    values = [
-        resolvent_conjugate(theta, alpha, beta, divisor)
-        for theta in (one, two, (one + two) / 2)
-    ]
-    sigma = jnp.linalg.svd(jnp.stack([one, two]), compute_uv=False).max()
-    return certificate.at_most(
-        values[2],
-        (values[0] + values[1]) / 2,
-        assumptions_met=sigma < divisor,
-        scale=jnp.abs(values[0]) + jnp.abs(values[1]),
     )
 
 

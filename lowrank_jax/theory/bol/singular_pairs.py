@@ -1,7 +1,7 @@
 r"""The leading singular pair: power iteration, warm starts and how a step turns it.
 
-How BOL computes its mirror map (`spectral.mirror_map`), what that is worth, and what
-the paper says of it.
+BOL computes its mirror map (`spectral.mirror_map`) by power iteration. The functions
+here say how exact the result is, and test what the paper says of it.
 """
 
 import jax
@@ -40,7 +40,7 @@ def power_iteration_certificate(
       is_printed: Take the paper's transposes. Static.
 
     Returns:
-      Two certificates: of the left vector and of the right one.
+      Two certificates: for the left and for the right vector.
     """
     left, values, right = jnp.linalg.svd(theta, full_matrices=False)
     turned = theta.T if is_printed else theta
@@ -56,7 +56,7 @@ def power_iteration_certificate(
     share = gap / nonzero(values[0])
     second = values[1] if values.shape[0] > 1 else jnp.zeros_like(values[0])
     rate = (second / nonzero(values[0])) ** (2 * num_steps)
-    # Below some units in the last place, over the gap, an angle is rounding: none.
+    # An angle below a few units in the last place, over the gap, is rounding.
     floor = 256 * jnp.finfo(theta.dtype).eps / nonzero(share)
     after = jnp.where(after <= floor, 0, after)
     return at_most(
@@ -119,11 +119,11 @@ def warm_start_certificate(
 def warm_start_error_certificate(
     theta: jax.Array, step: jax.Array, left: jax.Array, right: jax.Array
 ) -> Certificate:
-    r"""BOL-Eq9-12: what one sparse sweep differs by from a power step.
+    r"""BOL-Eq9-12: the difference of one sparse sweep from a power step.
 
     :math:`\alpha+\Delta\alpha-\frac1{\sigma_1}(\Theta+E)\beta =
-    \alpha-\frac1{\sigma_1}\Theta\beta`, whatever E is: the pair's own error is carried
-    on and never corrected, and it is 0 if and only if the pair is exact.
+    \alpha-\frac1{\sigma_1}\Theta\beta`, whatever E is. The error of the pair is
+    never corrected. It is 0 if and only if the pair is exact.
 
     Args:
       theta: (m, n), before the round, not 0.
@@ -161,7 +161,7 @@ def wedin_certificate(
       is_printed: Leave the gap out.
 
     Returns:
-      Two certificates: of the left vector and of the right one.
+      Two certificates: for the left and for the right vector.
     """
     left, values, right = jnp.linalg.svd(theta, full_matrices=False)
     new_left, new_values, new_right = jnp.linalg.svd(theta + step, full_matrices=False)

@@ -60,9 +60,9 @@ class Sweeps(NamedTuple):
 class Steps(NamedTuple):
     """Squared lengths of the steps of each sweep: (num_sweeps,)."""
 
-    left: jax.Array  # of U
-    right: jax.Array  # of V
-    first: jax.Array  # p^2, of the offset with the left block
+    left: jax.Array  # the left factor U
+    right: jax.Array  # the right factor V
+    first: jax.Array  # p^2, the offset with the left block
     second: jax.Array  # q^2, with the right block
     whole: jax.Array  # |W^k - W^{k-1}|_F^2, in which p and q have met
 
@@ -247,8 +247,9 @@ def subgradient_certificate(
 
     The three parts of Eq22 have at most the lengths :math:`L_G\|\Delta W\| +
     L_u\|\Delta U\|` and, twice, :math:`L_G(\|\Delta V\| + |q|)` with
-    :math:`L_v\|\Delta V\|` or :math:`L_v|q|`. :math:`L_G` is that of `joint_constant`
-    between the two iterates, :math:`L_{\max}` the larger constant of the sweep.
+    :math:`L_v\|\Delta V\|` or :math:`L_v|q|`. :math:`L_G` is the constant of
+    `joint_constant` between the two iterates, :math:`L_{\max}` the larger constant of
+    the sweep.
 
     Args:
       sweeps: The run.

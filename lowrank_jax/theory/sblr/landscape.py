@@ -46,7 +46,7 @@ Number = float | jax.Array
 
 
 class Strengths(NamedTuple):
-    """Of the elastic nets (SBLR-Eq5)."""
+    """Strengths of the elastic nets (SBLR-Eq5)."""
 
     mu1: Number
     mu2: Number
@@ -106,16 +106,16 @@ def zero_certificate(params: Params, labelled: Labelled) -> Certificate:
 
     .. math:: \|\nabla_U\ell\|_F \le \sum_i\omega_i|g_i|\sigma_1(X_i)\,\|V\|_F
 
-    and so in V: where U = V = 0 both gradients are 0, whatever the data, and with
-    an elastic net 0 is stationary. Never start there. Silent where all
-    :math:`g_i` have sunk into rounding errors.
+    The same holds for V. If U = V = 0, both gradients are 0, whatever the data, and
+    with an elastic net 0 is stationary. Never start there. The statement is silent
+    where all :math:`g_i` are rounding errors.
 
     Args:
       params: Any point.
       labelled: The data, m classes.
 
     Returns:
-      (2, m), in U and in V.
+      Certificates of the gradients in U and in V, (2, m).
     """
     scores = bilinear_logit.scores(params, labelled.x)
     rest = jnp.abs(logistic.residuals(scores, labelled.targets, labelled.weights))
@@ -150,8 +150,8 @@ def level_set_certificate(
        \|V\|_F \le R_v, \quad |b| \le \max_i\sigma_1(X_i)R_uR_v + f/\omega_\pm
 
     as a class of weight :math:`\omega` and scores beyond T costs at least
-    :math:`\omega(|b| - T)`. So there is a solution, and a run that descends is bounded,
-    if both blocks are penalised and both labels are there; silent otherwise.
+    :math:`\omega(|b| - T)`. If both blocks are penalised and both labels are there, a
+    solution exists, and a run that descends is bounded. Otherwise this is silent.
 
     Args:
       params: A point of two classes.
@@ -160,7 +160,7 @@ def level_set_certificate(
       level: f, at least F(params). None takes F(params).
 
     Returns:
-      (3,): of U, V and b.
+      Certificates of the sizes of U, V and b, (3,).
     """
     dtype = params.left.dtype
     mu1, mu2, nu1, nu2 = (jnp.asarray(part, dtype) for part in strengths)
@@ -183,9 +183,9 @@ def loss_norm_certificate(params: Params, labelled: Labelled) -> Certificate:
 
     .. math:: -\log(e^\ell - 1) \le \max_i\sigma_1(X_i)\,\|U\|_F\|V\|_F + |b|
 
-    as the best of all margins is at least the mean loss's. A run without penalty
-    whose loss falls to 0 therefore runs away, and Theorems 4.1 to 4.3 are silent. So
-    is this where the loss has sunk into rounding errors.
+    as the best margin is at least the margin that has the mean loss. A run without
+    penalty whose loss falls to 0 therefore runs away, and Theorems 4.1 to 4.3 are
+    silent. This statement is silent where the loss is a rounding error.
 
     Args:
       params: A point of two classes.
@@ -205,10 +205,10 @@ def minimum_certificate(
 ) -> Certificate:
     r"""Decide whether F is at another point no less than here (SBLR-R4.1).
 
-    If (4) had a solution where a run has ended, no other point would have less. It has
-    none where one block has no penalty and the weights separate the labels, for then
-    :math:`F(U, cV, cb) < F` for c > 1; nor where one block alone is penalised, for then
-    :math:`F(U/c, cV, b) < F`; nor where a label is missing, for then the offset grows.
+    If (4) had a solution where a run has ended, no other point would have less. There
+    are three cases without a solution. If one block has no penalty and the weights
+    separate the labels, :math:`F(U, cV, cb) < F` for c > 1. If one block alone is
+    penalised, :math:`F(U/c, cV, b) < F`. If a label is missing, the offset grows.
 
     Args:
       params: The solution that is claimed.
@@ -231,7 +231,7 @@ def balance_certificate(
 
     .. math:: \mu_1\|u_j\|_1 + \mu_2\|u_j\|^2 = \nu_1\|v_j\|_1 + \nu_2\|v_j\|^2
 
-    at a stationary point; silent elsewhere.
+    at a stationary point. Elsewhere the statement is silent.
 
     Args:
       params: A point.

@@ -121,7 +121,7 @@ def solution_certificate(problem: Subproblem, vector: jax.Array) -> Certificate:
     short = problem.residual - dot(problem.centre, problem.direction)
     is_met = problem.weight > 0
     weight = jnp.where(is_met, problem.weight, 1)
-    bound = jnp.zeros_like(short)  # of the multiplier 0
+    bound = jnp.zeros_like(short)  # the multiplier 0 gives 0
     for mu in (multiplier, problem.limit):
         bound = jnp.maximum(bound, mu * short - mu * mu * square / (2 * weight))
     scale = _scale(problem)

@@ -35,7 +35,7 @@ def batched(
 ) -> Callable[..., Certificate]:
     """Return the function of many problems at once, compiled once per shape.
 
-    Its keywords (`is_printed`) then hold one value per problem, like all else.
+    Its keywords (`is_printed`) then hold one value per problem, as all arguments do.
 
     Args:
       function: Function of one problem.
@@ -70,7 +70,7 @@ def scales(rng: Rng, num: int) -> np.ndarray:
 
 
 def orthonormal(rng: Rng, num: int, size: int, rank: int) -> np.ndarray:
-    """Return so many matrices with orthonormal columns: (num, size, rank)."""
+    """Return random matrices with orthonormal columns: (num, size, rank)."""
     return np.linalg.qr(rng.normal(size=(num, size, rank)))[0]
 
 

@@ -35,7 +35,7 @@ __all__ = [
 ]
 __dir__ = __all__.copy
 
-Array = Any  # of NumPy on the host, of JAX within a compiled program
+Array = Any  # NumPy array on the host, JAX array in a compiled program
 NUM_ROUNDS = 32
 BY_HAND = (
     "one mistake",

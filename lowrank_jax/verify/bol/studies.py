@@ -128,7 +128,7 @@ class Studied(NamedTuple):
     """The runs of one shape, (b, ...); a check gets them one at a time."""
 
     exact: Runs
-    us: Comparators  # of the exact runs
+    us: Comparators  # U for the exact runs
     unit: Runs  # the exact map, C = 1
     paper: Runs  # Eq. (9)-(12)
     paper_unit: Runs  # Eq. (9)-(12), C = 1

@@ -25,7 +25,7 @@ class _Sample(NamedTuple):
 
     num_states: int
     matrix: np.ndarray  # (N, |P|, |S|)  F(uv)
-    blocks: SubBlocks  # of each model
+    blocks: SubBlocks  # one set per model
     strings: np.ndarray  # (K, L)
     lengths: np.ndarray  # (K,)
     scores: np.ndarray  # (N, K)

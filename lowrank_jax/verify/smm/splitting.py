@@ -223,7 +223,7 @@ def _learner_objectives(effort: Effort) -> Iterator[Found]:
     strengths = np.array(_GRID)[:, 0]
     least = np.array(
         [runs.objectives[strengths == s].min() for s in strengths]
-    )  # of all runs of this tau
+    )  # all runs of this tau
     if not effort.is_quick:
         least = np.minimum(least, _smooth_optima(effort)[0])
         bounds = _smooth_optima(effort)[1]

@@ -62,6 +62,7 @@ def test_verdicts_follow_the_sign_of_the_correlation(sign, said, tmp_path):
     assert (tmp_path / "predict.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_the_numbers_of_one_run():
     train, test, _ = data.segmentation_task(60, 30, seed=0)
     template = features.read_template("segmentation")

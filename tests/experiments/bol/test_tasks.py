@@ -77,6 +77,7 @@ def test_each_run_is_scored_by_its_last_iterate_and_its_mean(result):
     assert second["difference"] == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_table_and_picture_come_from_the_result(result, tmp_path):
     assert "| one | 4 | sp, 0-order |" in tasks.table(result)
     draw(tasks.EXPERIMENT, result, tmp_path / "tasks.png")
