@@ -170,9 +170,7 @@ class _Count:
         first = start.find(r"^(\d+)") if start.kind == "constant" else 0
         return int(bound.find(r"^(\d+)")) - int(first)
 
-    def note(
-        self, found: _Instruction, outer: str, where: str, times: float
-    ) -> int:
+    def note(self, found: _Instruction, outer: str, where: str, times: float) -> int:
         """Add an instruction that runs `times` times; return launches of one run."""
         counts, kind = self.counts, found.kind
         # The scalar unit of a TPU, which also runs the loops, does single numbers.

@@ -32,7 +32,7 @@ class LatticePaths(NamedTuple):
       score: () their sum, costs included.
       num_wrong: () int32, letters in which they differ from the true paths.
       cells: (T, B) int32, the entry of the flat table each step took; the first one
-        past the table where a step scores nothing.
+        past the table where a step scores nothing. (D, T, B) of shares.
     """
 
     score: jax.Array
@@ -56,6 +56,19 @@ def _groups(lattice: Lattice) -> list[tuple[int, slice]]:
     ends = np.cumsum(lattice.sizes).tolist()
     places = [slice(e - size, e) for e, size in zip(ends, lattice.sizes, strict=True)]
     return list(zip(lattice.widths, places, strict=True))
+
+
+def _joined(groups: list[tuple[int, slice]]) -> list[tuple[int, slice]]:
+    """Join each group with those at most half as wide again."""
+    found: list[tuple[int, slice]] = []
+    least = 0
+    for width, here in groups:
+        if found and 2 * width <= 3 * least:
+            found[-1] = width, slice(found[-1][1].start, here.stop)
+        else:
+            found.append((width, here))
+            least = width
+    return found
 
 
 def _take(values: jax.Array, places: jax.Array) -> jax.Array:
@@ -89,6 +102,10 @@ def best_paths(
       lattice: Words from `streams.words.lattice`.
       cost: Cost of one wrong symbol; 0 for plain decoding. May be traced.
     """
+    if lattice.table_base.ndim == 3:  # shares, of one device each
+        each = jax.vmap(lambda share: best_paths(table, share, cost=cost))(lattice)
+        wrong = each.num_wrong.sum(dtype=jnp.int32)
+        return LatticePaths(each.score.sum(), wrong, each.cells)
     flat = _flat(table, lattice)
     cost = jnp.asarray(cost, table.dtype)
     table_base, delta_base, is_wrong = _inputs(lattice)
@@ -136,6 +153,7 @@ def smooth_maximum(
     *,
     smoothing: float | jax.Array,
     cost: float | jax.Array = 1.0,
+    is_joined: bool = False,
 ) -> jax.Array:
     r"""Return the sum over words of :math:`\mu\log\sum_z e^{(F(z) + \ell(z))/\mu}`.
 
@@ -147,11 +165,23 @@ def smooth_maximum(
       lattice: Words from `streams.words.lattice`.
       smoothing: Smoothing mu, positive. May be traced.
       cost: Cost of one wrong symbol; 0 for none. May be traced.
+      is_joined: If true, groups of similar widths go together. There is less to
+        compile, and there are some more entries to read. Static.
     """
+    if lattice.table_base.ndim == 3:  # shares, of one device each
+
+        def one(share: Lattice) -> jax.Array:
+            return smooth_maximum(
+                table, share, smoothing=smoothing, cost=cost, is_joined=is_joined
+            )
+
+        return jax.vmap(one)(lattice).sum()
     flat = _flat(table, lattice)
     cost = jnp.asarray(cost, table.dtype)
     smoothing = jnp.asarray(smoothing, table.dtype)
     start = jnp.zeros((sum(lattice.sizes),), table.dtype)
+    widths = np.repeat(np.array(lattice.widths, np.int32), lattice.sizes)
+    groups = _joined(_groups(lattice)) if is_joined else _groups(lattice)
 
     @jax.checkpoint
     def forward(
@@ -159,10 +189,16 @@ def smooth_maximum(
     ) -> tuple[jax.Array, None]:
         table_base, delta_base, is_wrong = inputs
         parts = []
-        for width, here in _groups(lattice):
+        for width, here in groups:
             window = jnp.arange(width, dtype=jnp.int32)[None, :]
             entries = _take(flat, table_base[here, None] + window)
-            entries += _take(delta, delta_base[here, None] + window)
+            places = delta_base[here, None] + window
+            if is_joined:  # beyond the width of a state stand entries of others
+                entries += delta.at[places].get(mode="clip")
+                is_own = window < jnp.array(widths[here])[:, None]
+                entries = jnp.where(is_own, entries, -jnp.inf)
+            else:
+                entries += _take(delta, places)
             parts.append(smoothing * logsumexp(entries / smoothing, axis=1))
         return jnp.concatenate(parts) + jnp.where(is_wrong, cost, 0), None
 
