@@ -133,7 +133,7 @@ class _Count:
             elif found.kind == "call":
                 total += sum(self.walk(one, times) for one in found.uses("to_apply"))
             else:
-                total += self.note(found, home, where, times)
+                total += self.note(found, where, times)
         return total
 
     def loop(self, found: Any, home: str, where: str, times: float) -> float:
@@ -170,7 +170,7 @@ class _Count:
         first = start.find(r"^(\d+)") if start.kind == "constant" else 0
         return int(bound.find(r"^(\d+)")) - int(first)
 
-    def note(self, found: _Instruction, outer: str, where: str, times: float) -> int:
+    def note(self, found: _Instruction, where: str, times: float) -> int:
         """Add an instruction that runs `times` times; return launches of one run."""
         counts, kind = self.counts, found.kind
         # The scalar unit of a TPU, which also runs the loops, does single numbers.
@@ -188,14 +188,11 @@ class _Count:
         is_copy = found.opcode == "copy" or bool(inner) and inner <= {"copy", *_FREE}
         if is_copy and found.size >= LARGE and times:
             counts.copies.append((found.size, times, where))
-        counts.moved_bytes += times * self.written(found, outer, called)
+        counts.moved_bytes += times * self.written(found, called)
         return number
 
-    def written(self, found: _Instruction, outer: str, called: list[str]) -> int:
+    def written(self, found: _Instruction, called: list[str]) -> int:
         """Return the bytes an instruction writes, updates in place by their size."""
-        if found.opcode == "dynamic-update-slice":
-            update = self.parts[outer].get(found.operands[1])
-            return found.size if update is None else update.size
         if found.opcode != "fusion" or not called or called[0] not in self.roots:
             return found.size
         home, root = self.parts[called[0]], self.roots[called[0]]
