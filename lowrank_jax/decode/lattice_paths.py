@@ -58,19 +58,6 @@ def _groups(lattice: Lattice) -> list[tuple[int, slice]]:
     return list(zip(lattice.widths, places, strict=True))
 
 
-def _joined(groups: list[tuple[int, slice]]) -> list[tuple[int, slice]]:
-    """Join each group with those at most half as wide again."""
-    found: list[tuple[int, slice]] = []
-    least = 0
-    for width, here in groups:
-        if found and 2 * width <= 3 * least:
-            found[-1] = width, slice(found[-1][1].start, here.stop)
-        else:
-            found.append((width, here))
-            least = width
-    return found
-
-
 def _take(values: jax.Array, places: jax.Array) -> jax.Array:
     return values.at[places].get(mode="promise_in_bounds")
 
@@ -153,7 +140,6 @@ def smooth_maximum(
     *,
     smoothing: float | jax.Array,
     cost: float | jax.Array = 1.0,
-    is_joined: bool = False,
 ) -> jax.Array:
     r"""Return the sum over words of :math:`\mu\log\sum_z e^{(F(z) + \ell(z))/\mu}`.
 
@@ -165,23 +151,17 @@ def smooth_maximum(
       lattice: Words from `streams.words.lattice`.
       smoothing: Smoothing mu, positive. May be traced.
       cost: Cost of one wrong symbol; 0 for none. May be traced.
-      is_joined: If true, groups of similar widths go together. There is less to
-        compile, and there are some more entries to read. Static.
     """
     if lattice.table_base.ndim == 3:  # shares, of one device each
 
         def one(share: Lattice) -> jax.Array:
-            return smooth_maximum(
-                table, share, smoothing=smoothing, cost=cost, is_joined=is_joined
-            )
+            return smooth_maximum(table, share, smoothing=smoothing, cost=cost)
 
         return jax.vmap(one)(lattice).sum()
     flat = _flat(table, lattice)
     cost = jnp.asarray(cost, table.dtype)
     smoothing = jnp.asarray(smoothing, table.dtype)
     start = jnp.zeros((sum(lattice.sizes),), table.dtype)
-    widths = np.repeat(np.array(lattice.widths, np.int32), lattice.sizes)
-    groups = _joined(_groups(lattice)) if is_joined else _groups(lattice)
 
     @jax.checkpoint
     def forward(
@@ -189,16 +169,10 @@ def smooth_maximum(
     ) -> tuple[jax.Array, None]:
         table_base, delta_base, is_wrong = inputs
         parts = []
-        for width, here in groups:
+        for width, here in _groups(lattice):
             window = jnp.arange(width, dtype=jnp.int32)[None, :]
             entries = _take(flat, table_base[here, None] + window)
-            places = delta_base[here, None] + window
-            if is_joined:  # beyond the width of a state stand entries of others
-                entries += delta.at[places].get(mode="clip")
-                is_own = window < jnp.array(widths[here])[:, None]
-                entries = jnp.where(is_own, entries, -jnp.inf)
-            else:
-                entries += _take(delta, places)
+            entries += _take(delta, delta_base[here, None] + window)
             parts.append(smoothing * logsumexp(entries / smoothing, axis=1))
         return jnp.concatenate(parts) + jnp.where(is_wrong, cost, 0), None
 

@@ -142,27 +142,17 @@ def test_gold_cells_are_the_factors_of_the_true_words(order, has_end):
     )
 
 
-@pytest.mark.parametrize("is_joined", [False, True])
-def test_smooth_maximum_and_its_gradient_equal_enumeration(is_joined):
+def test_smooth_maximum_and_its_gradient_equal_enumeration():
     order, has_end, smoothing = 3, True, 0.7
     laid = lattice_of(order, has_end)
 
     def value(table):
-        return lattice_paths.smooth_maximum(
-            table, laid, smoothing=smoothing, is_joined=is_joined
-        )
+        return lattice_paths.smooth_maximum(table, laid, smoothing=smoothing)
 
-    assert lattice_paths._joined(lattice_paths._groups(laid))[-1][0] == laid.widths[-1]
     found, gradient = jax.jit(jax.value_and_grad(value))(jnp.asarray(table(order)))
     _, total, counts = expected(order, 1.0, has_end, smoothing)
     np.testing.assert_allclose(found, total, rtol=1e-10)
     np.testing.assert_allclose(gradient, counts, rtol=1e-9, atol=1e-12)
-
-
-def test_groups_of_similar_width_go_together():
-    groups = [(w, slice(w, w + 1)) for w in (1, 2, 3, 4, 6, 7, 12)]
-    found = [(w, s.start, s.stop) for w, s in lattice_paths._joined(groups)]
-    assert found == [(1, 1, 2), (3, 2, 4), (6, 4, 7), (7, 7, 8), (12, 12, 13)]
 
 
 def test_wrong_shapes_and_orders_are_named():

@@ -7,14 +7,12 @@ A subgradient is +1 at each factor of the loss-augmented best paths and -1 at ea
 factor of the true ones.
 """
 
-import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from lowrank_jax.decode.lattice_paths import best_paths, smooth_maximum
-from lowrank_jax.linalg.forms import by_platform
 from lowrank_jax.models import hankel
 from lowrank_jax.streams.words import Lattice
 
@@ -86,18 +84,12 @@ def smoothed_hinge(
     """Return the sum of smoothed hinges (SMM-X1) and its gradient."""
     table, pull_back = _table(blocks, params, has_boundary)
 
-    def loss(table: jax.Array, cost: jax.Array, is_joined: bool = False) -> jax.Array:
-        best = smooth_maximum(
-            table, lattice, smoothing=smoothing, cost=cost, is_joined=is_joined
-        )
+    def loss(table: jax.Array, cost: jax.Array) -> jax.Array:
+        best = smooth_maximum(table, lattice, smoothing=smoothing, cost=cost)
         return best - gold_score(table, lattice)
 
-    joined = functools.partial(loss, is_joined=True)
-    value, (gradient, cost) = by_platform(
-        *(table, jnp.ones((), table.dtype)),
-        cpu=jax.value_and_grad(loss, (0, 1)),
-        tpu=jax.value_and_grad(joined, (0, 1)),
-    )
+    one = jnp.ones((), table.dtype)
+    value, (gradient, cost) = jax.value_and_grad(loss, (0, 1))(table, one)
     return SmoothedHinge(value, cost, pull_back(gradient))
 
 
@@ -114,11 +106,7 @@ def hinge_loss(
     if smoothing is None:
         best = best_paths(table, lattice).score
     else:
-        best_of = functools.partial(
-            smooth_maximum, lattice=lattice, smoothing=smoothing
-        )
-        joined = functools.partial(best_of, is_joined=True)
-        best = by_platform(table, cpu=best_of, tpu=joined)
+        best = smooth_maximum(table, lattice, smoothing=smoothing)
     return best - gold_score(table, lattice)
 
 
