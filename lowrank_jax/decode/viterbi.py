@@ -8,6 +8,9 @@ only for the label on the traced path: S candidates a position, no back-pointers
 Cost O(n S^2) for the true length n, not the padded one.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -61,7 +64,14 @@ def best_path(
     num_positions, num_labels = unary.shape
     length = as_length(length, num_positions)
 
+    shared = None
+    if pairwise.ndim == 2 and num_labels < _MANY:
+        shared = pairwise[:, :num_labels].T
+
     def forward(i: jax.Array, best: jax.Array) -> jax.Array:
+        if shared is not None:
+            current = _max_plus_shared(shared, _row(best, i - 1)) + _row(unary, i)
+            return lax.dynamic_update_index_in_dim(best, current, i, 0)
         previous = lax.dynamic_index_in_dim(best, i - 1, 0)
         current = _max_plus(pairwise_at(pairwise, i), previous) + _row(unary, i)
         return lax.dynamic_update_index_in_dim(best, current, i, 0)
@@ -116,11 +126,7 @@ def _best_of_low_rank(
             for r in range(_AT_ONCE):
                 pairs = [ours[f] * few[f, r] for f in range(len(ours))]
                 terms.append(sum(pairs[1:], start=pairs[0]) + before[r])
-            while len(terms) > 1:  # a tree of maxima fuses into one loop
-                two = zip(terms[::2], terms[1::2], strict=False)
-                paired = [jnp.maximum(a, b) for a, b in two]
-                terms = paired + terms[2 * len(paired) :]
-            return terms[0]
+            return _tree(terms, jnp.maximum)
 
         found = lax.fori_loop(np.int32(0), width // _AT_ONCE, some, nothing)
         return lax.dynamic_update_index_in_dim(best, found + _row(unary, i), i, 0)
@@ -159,6 +165,26 @@ def _max_plus(pairs: jax.Array, best: jax.Array) -> jax.Array:
     return jnp.concatenate([lanes, candidates[:, whole:]], axis=1).max(axis=1)
 
 
+def _max_plus_shared(pairs: jax.Array, best: jax.Array) -> jax.Array:
+    """Return (S,) max over previous labels of pairs (previous, current) + best (S,)."""
+    return _tree([pairs[r] + best[r] for r in range(len(best))], jnp.maximum)
+
+
+def _tree(terms: list[Any], join: Callable[[Any, Any], Any]) -> Any:
+    """Join neighbours until one is left: short chains, which fuse into one loop."""
+    while len(terms) > 1:
+        paired = list(map(join, terms[::2], terms[1::2]))
+        terms = paired + terms[2 * len(paired) :]
+    return terms[0]
+
+
+def _earlier_or_larger(one: tuple, other: tuple) -> tuple:
+    """Return the pair (value, index) of the larger value, or the first of equals."""
+    is_one = (one[0] >= other[0]) | jnp.isnan(one[0])
+    value, index = (jnp.where(is_one, a, b) for a, b in zip(one, other, strict=True))
+    return value, index
+
+
 def _row(array: jax.Array, index: jax.Array) -> jax.Array:
     """Return one row by a traced index that is known to be in range."""
     return lax.dynamic_index_in_dim(array, index, 0, keepdims=False)
@@ -166,4 +192,7 @@ def _row(array: jax.Array, index: jax.Array) -> jax.Array:
 
 def _first_argmax(values: jax.Array) -> jax.Array:
     """Return the smallest index of the maximum as int32, whether x64 is on or off."""
-    return lax.argmax(values, 0, jnp.int32)
+    if len(values) >= _MANY:
+        return lax.argmax(values, 0, jnp.int32)
+    terms = [(values[r], jnp.int32(r)) for r in range(len(values))]
+    return _tree(terms, _earlier_or_larger)[1]

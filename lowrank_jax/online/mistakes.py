@@ -25,6 +25,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import LowRankScores, Scores, allow_labels, best_path
 from lowrank_jax.linalg import places
+from lowrank_jax.linalg.forms import by_platform
 from lowrank_jax.types import Sentence
 
 __all__ = [
@@ -185,14 +186,41 @@ def find(sentence: Sentence, predicted: jax.Array) -> Differences:
     is_inside = jnp.arange(window, dtype=jnp.int32) < sentence.length
     is_wrong = (labels[0] != labels[1]) & is_inside
     differs = is_wrong | ((previous[0] != previous[1]) & is_inside)
-    (positions,) = jnp.nonzero(differs, size=window, fill_value=0)
+    count = differs.sum(dtype=jnp.int32)
     return Differences(
-        positions=positions.astype(jnp.int32),
-        num_positions=differs.sum(dtype=jnp.int32),
+        positions=by_platform(
+            differs, count, cpu=_one_by_one, gpu=_at_once, tpu=_at_once
+        ),
+        num_positions=count,
         num_wrong=is_wrong.sum(dtype=jnp.int32),
         labels=labels,
         previous=previous,
     )
+
+
+def _one_by_one(is_marked: jax.Array, count: jax.Array) -> jax.Array:
+    """Return the places of the marks in ascending order, then zeros.
+
+    Most sentences have no mark or few, and two running sums of a window take as long as
+    its scores.
+    """
+    index = jnp.arange(is_marked.shape[0], dtype=jnp.int32)
+
+    def one(n: jax.Array, carry: tuple) -> tuple[jax.Array, jax.Array]:
+        places, last = carry
+        is_next = is_marked & (index > last)
+        last = jnp.where(is_next, index, index.shape[0]).min()
+        return places.at[n].set(last), last
+
+    start = jnp.zeros_like(index), jnp.full_like(count, -1)
+    return lax.fori_loop(jnp.zeros_like(count), count, one, start)[0]
+
+
+def _at_once(is_marked: jax.Array, count: jax.Array) -> jax.Array:
+    """Return what `_one_by_one` returns, without a loop."""
+    del count
+    (places,) = jnp.nonzero(is_marked, size=is_marked.shape[0], fill_value=0)
+    return places.astype(jnp.int32)
 
 
 def position(sentence: Sentence, differences: Differences, n: jax.Array) -> Position:
