@@ -2,11 +2,12 @@ r"""What outgrows one device: data, tables or runs put across a mesh of devices.
 
 Nothing here computes. Arrays are laid out (`jax.sharding.NamedSharding`), and the
 learners, which are array programs, run unchanged: the compiler makes their sums over
-the data across devices. Four things can be too large for one device, or too slow:
+the data across devices. Five things can be too large for one device, or too slow:
 
 =============  =====================================================================
 `shard`        matrices of the batch learners, by matrix
 `shard_lanes`  sentences of `batch.crf`, by lane
+`shard_words`  words of `batch.fobos` and `batch.smoothed`, by share
 `shard_rows`   weight tables of the sequence models, by feature
 `spread`       many runs at once (seeds, folds, hyper-parameters), by run
 =============  =====================================================================
@@ -29,8 +30,9 @@ from lowrank_jax import checks
 from lowrank_jax.checks import InputError
 from lowrank_jax.streams.lanes import Lanes
 from lowrank_jax.streams.matrices import Labelled
+from lowrank_jax.streams.words import Lattice
 
-__all__ = ["mesh", "shard", "shard_lanes", "shard_rows", "spread"]
+__all__ = ["mesh", "shard", "shard_lanes", "shard_rows", "shard_words", "spread"]
 __dir__ = __all__.copy
 
 
@@ -130,6 +132,28 @@ def shard_lanes(lanes: Lanes, mesh: Mesh) -> Lanes:
         if not field.metadata.get("static")
     }
     return dataclasses.replace(lanes, **placed)
+
+
+def shard_words(lattice: Lattice, mesh: Mesh) -> Lattice:
+    """Put the words of `batch.fobos` and `batch.smoothed` across devices, by share.
+
+    Each device decodes its words. The counts of factors are added up, and the spectrum
+    is found on all devices.
+
+    Args:
+      lattice: Corpus from `streams.words.batches` with ``num_batches=mesh.size`` and
+        ``has_all=True``.
+      mesh: Mesh of one axis.
+
+    Raises:
+      InputError: If there is not one share for each device.
+    """
+    if lattice.table_base.shape[:-2] != (mesh.size,):
+        raise InputError(
+            f"`lattice` must have a share for each of the {mesh.size} devices: make it "
+            f"by streams.words.batches(..., num_batches={mesh.size}, has_all=True)."
+        )
+    return jax.device_put(lattice, _rows(mesh))
 
 
 def shard_rows(tree: Any, mesh: Mesh, *, num_features: int) -> Any:

@@ -17,6 +17,7 @@ import numpy as np
 from lowrank_jax import data, loops, sharding, streams
 from lowrank_jax.batch import crf
 from lowrank_jax.batch.sblr import fista
+from lowrank_jax.batch.smm import fobos, smoothed
 from lowrank_jax.estimators import labelling
 from lowrank_jax.models import linear
 from lowrank_jax.online import bol, perceptron
@@ -168,6 +169,34 @@ def sentences():
     yield "what is static stays so", across.is_partial is False
 
 
+def words():
+    """Check iterations of both learners of words across 2 and 4 devices."""
+    train, _, _ = data.spelling_task(41, 5, seed=0)
+    alphabet = data.alphabet_of(train)
+    given = alphabet, data.encode_words(alphabet, train)
+    whole = streams.words.lattice(*given)
+    for name, learner in {
+        "fobos": fobos.learner(reduction="mean", strength=0.1, dtype=jnp.float64),
+        "smoothed": smoothed.learner(strength=0.1, dtype=jnp.float64),
+    }.items():
+
+        @jax.jit
+        def run(lattice, learner=learner):
+            state = learner.init(jax.random.key(0), lattice)
+            for _ in range(2):
+                state, info = learner.update(state, lattice)
+            return state.params, info
+
+        alone = run(whole)
+        for number in (2, 4):
+            laid = streams.words.batches(*given, num_batches=number, has_all=True)
+            across = sharding.shard_words(laid, sharding.mesh(number))
+            found = run(across)
+            yield f"{name} on {number}, sharded less one device", distance(found, alone)
+            yield f"{name} on {number}: gathered", gathers(run.lower(across).compile())
+    yield "words are dealt out", shares(across.table_base) == [1, 1, 1, 1]
+
+
 def process(index, port):
     """Fit with another process; print the weights and what this one holds."""
     jax.distributed.initialize(
@@ -206,7 +235,7 @@ def main():
     if len(sys.argv) > 1:
         process(int(sys.argv[1]), int(sys.argv[2]))
     else:
-        found = dict(matrices()) | dict(tables()) | dict(sentences())
+        found = dict(matrices()) | dict(tables()) | dict(sentences()) | dict(words())
         print(json.dumps(found))
 
 

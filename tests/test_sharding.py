@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowrank_jax import sharding
+from lowrank_jax import data, sharding, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.streams.matrices import Labelled
 from tests import sharding_program
@@ -57,7 +57,7 @@ def test_four_devices_and_two_processes_equal_one_device():
             assert found == 0, claim
         else:
             assert found is True, claim
-    assert len(fitted) == 25
+    assert len(fitted) == 34
 
     for held in two_processes():
         assert held["devices"] == 2 and held["shares"] == [16]
@@ -105,6 +105,12 @@ def test_a_mesh_of_more_devices_than_there_are_is_refused_by_name():
     assert sharding.mesh(1, axis="runs").axis_names == ("runs",)
 
 
+def words():
+    train, _, _ = data.spelling_task(5, 1, seed=0)
+    alphabet = data.alphabet_of(train)
+    return alphabet, data.encode_words(alphabet, train)
+
+
 def test_what_cannot_be_spread_is_refused_in_words():
     mesh = sharding.mesh(1)
     labelled = Labelled(np.ones((3, 2, 2)), np.ones((2, 1)), np.ones(3))
@@ -112,6 +118,9 @@ def test_what_cannot_be_spread_is_refused_in_words():
         sharding.shard(labelled, mesh)
     with pytest.raises(InputError, match="= 8 rows, and has none"):
         sharding.shard_rows({"table": jnp.ones((7, 2))}, mesh, num_features=7)
+    lattice = streams.words.lattice(*words())
+    with pytest.raises(InputError, match="num_batches=1, has_all=True"):
+        sharding.shard_words(lattice, mesh)
     for in_axes in (1, (None,), (0, 1)):
         with pytest.raises(InputError, match="`in_axes` must be 0"):
             sharding.spread(jnp.add, mesh, in_axes=in_axes)

@@ -28,12 +28,15 @@ import tempfile
 from collections.abc import Collection
 from typing import Any
 
-from experiments.accelerators import counting, tables, targets
-from experiments.accelerators.programs import PROGRAMS, shapes_of
+from experiments.accelerators import counting, programs, tables, targets
+from experiments.accelerators.programs import shapes_of
+from experiments.accelerators.spread import SPREAD
 from lowrank_jax.checks import InputError
 from lowrank_jax.cli import files, output
 
 __all__ = ["key_of", "main", "measure"]
+
+PROGRAMS: dict[str, Any] = programs.PROGRAMS | SPREAD
 
 
 def main(argv: list[str] | None = None) -> int:

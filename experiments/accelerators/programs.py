@@ -18,7 +18,7 @@ import numpy as np
 
 from experiments.bench.tm import made_lists
 from experiments.smm import words as nettalk
-from lowrank_jax import batch, data, decode, features, models, online, streams
+from lowrank_jax import batch, data, decode, features, loops, models, online, streams
 from lowrank_jax.batch.sblr import bcpd, fista
 from lowrank_jax.batch.smm import fobos, smoothed
 from lowrank_jax.certify import comparator, spectrum, unseen
@@ -29,11 +29,13 @@ from lowrank_jax.models.tensor import Shape, mode_sizes
 from lowrank_jax.streams.matrices import Labelled
 from lowrank_jax.theory.bol.regret import Rounds, regret_certificate
 
-__all__ = ["PROGRAMS", "Program", "Shapes", "shapes_of"]
+__all__ = ["DEVICES", "PROGRAMS", "Program", "Shapes", "shapes_of"]
 
 #: Mean number of positions at which a round of a first pass moves the weights.
 POSITIONS = 2.9
 SENTENCES = 8936
+#: Numbers of devices of the programs that are spread.
+DEVICES = (4, 8)
 
 
 class Program(NamedTuple):
@@ -64,6 +66,7 @@ class Shapes(NamedTuple):
     first: Any  # stream of sentences, both orders
     lanes: Any
     lattice: Any
+    shares: dict[int, Any]  # the lattice in shares, by number of devices
     lists: Any
     trips: dict[str, float]
 
@@ -82,11 +85,13 @@ def shapes_of(data_dir: Path | None = None) -> Shapes:
     alphabet = data.alphabet_of(split.train)
     words = data.encode_words(alphabet, split.train)
     lengths = np.diff(zero.offsets)
+    deal = functools.partial(streams.words.batches, alphabet, words, has_all=True)
     return Shapes(
         zero=_shapes(streams.sentences.stream(zero)),
         first=_shapes(streams.sentences.stream(first)),
         lanes=_shapes(streams.lanes.lanes(zero)),
         lattice=_shapes(streams.words.lattice(alphabet, words)),
+        shares={count: _shapes(deal(num_batches=count)) for count in DEVICES},
         lists=_shapes(streams.lists.stream(made_lists(400, num_features=1_333_000))),
         trips={
             "streams/sentences.py": float(np.mean(-(-lengths // 8))),
@@ -127,10 +132,19 @@ def _round(learner: Any, stream: Any, trips: dict[str, float]) -> Program:
 
 
 def _sentences(name: str, learner: Callable[[], Any]) -> Callable[[Shapes], Program]:
-    """Return the update of an online learner of sentences."""
+    """Return a pass of an online learner of sentences.
+
+    A compiler chooses layouts for a whole program. A round by itself would show changes
+    of layout that a pass makes once.
+    """
 
     def build(shapes: Shapes) -> Program:
-        return _round(learner(), getattr(shapes, name), shapes.trips)
+        stream, made = getattr(shapes, name), learner()
+        state = jax.eval_shape(made.init, _key(), _example(stream))
+        order = _array(SENTENCES, dtype=jnp.int32)
+        function = functools.partial(loops.run, made)
+        given = (state, stream, order)
+        return Program(function, given, SENTENCES, (0,), shapes.trips)
 
     return build
 
@@ -195,7 +209,7 @@ def _start(part: Callable[[Shapes], Any]) -> Callable[[Shapes], Program]:
 
 
 def _bol_state(shapes: Shapes, **settings: Any) -> Any:
-    learner = online.bol.learner(variant="block", averaging="dual", **settings)
+    learner = online.bol.learner(**{"averaging": "dual"} | settings)
     return jax.eval_shape(learner.init, _key(), _example(shapes.first))
 
 
@@ -329,9 +343,9 @@ PROGRAMS: dict[str, Callable[[Shapes], Program]] = {
         )
         for number in (64, 256)
     },
-    "online.bol block, a round": _sentences("first", online.bol.learner),
-    "online.perceptron, a round": _sentences("zero", online.perceptron.learner),
-    "online.mira, a round": _sentences("zero", online.mira.learner),
+    "online.bol block, a pass": _sentences("first", online.bol.learner),
+    "online.perceptron, a pass": _sentences("zero", online.perceptron.learner),
+    "online.mira, a pass": _sentences("zero", online.mira.learner),
     "bol.final_params": lambda shapes: Program(
         online.bol.final_params, (_bol_state(shapes),), 0
     ),
@@ -376,14 +390,14 @@ PROGRAMS: dict[str, Callable[[Shapes], Program]] = {
     "certify, losses of a model": _losses,
     "certify, penalty of a comparator": _penalty,
     "certify, regret": _regret,
-    "online.bol paper, a round": _sentences(
+    "online.bol paper, a pass": _sentences(
         "first", lambda: online.bol.learner(variant="paper")
     ),
-    "online.bol exact, a round": _sentences(
+    "online.bol exact, a pass": _sentences(
         "first", lambda: online.bol.learner(variant="exact")
     ),
-    "online.bcd, a round": _sentences("first", online.bcd.learner),
-    "online.bol block, dual='dense', a round": _sentences(
+    "online.bcd, a pass": _sentences("first", online.bcd.learner),
+    "online.bol block, dual='dense', a pass": _sentences(
         "first", lambda: online.bol.learner(dual="dense")
     ),
     "batch.crf l2, an iteration": _whole(

@@ -32,7 +32,7 @@ class LatticePaths(NamedTuple):
       score: () their sum, costs included.
       num_wrong: () int32, letters in which they differ from the true paths.
       cells: (T, B) int32, the entry of the flat table each step took; the first one
-        past the table where a step scores nothing.
+        past the table where a step scores nothing. (D, T, B) of shares.
     """
 
     score: jax.Array
@@ -89,6 +89,10 @@ def best_paths(
       lattice: Words from `streams.words.lattice`.
       cost: Cost of one wrong symbol; 0 for plain decoding. May be traced.
     """
+    if lattice.table_base.ndim == 3:  # shares, of one device each
+        each = jax.vmap(lambda share: best_paths(table, share, cost=cost))(lattice)
+        wrong = each.num_wrong.sum(dtype=jnp.int32)
+        return LatticePaths(each.score.sum(), wrong, each.cells)
     flat = _flat(table, lattice)
     cost = jnp.asarray(cost, table.dtype)
     table_base, delta_base, is_wrong = _inputs(lattice)
@@ -148,6 +152,12 @@ def smooth_maximum(
       smoothing: Smoothing mu, positive. May be traced.
       cost: Cost of one wrong symbol; 0 for none. May be traced.
     """
+    if lattice.table_base.ndim == 3:  # shares, of one device each
+
+        def one(share: Lattice) -> jax.Array:
+            return smooth_maximum(table, share, smoothing=smoothing, cost=cost)
+
+        return jax.vmap(one)(lattice).sum()
     flat = _flat(table, lattice)
     cost = jnp.asarray(cost, table.dtype)
     smoothing = jnp.asarray(smoothing, table.dtype)

@@ -48,6 +48,7 @@ from jax import lax
 from lowrank_jax import checks
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import best_path
+from lowrank_jax.linalg import places
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import mistakes
 from lowrank_jax.types import Learner, Sentence, check_dtype
@@ -288,9 +289,7 @@ def _collect(
         here = mistakes.position(example, differences, n)
         # The weights are not used here, so any will do.
         found = _entries(table, here, space, factor, jnp.ones((), table.dtype))
-        pending = pending.at[found.rows, found.places].add(
-            found.values, mode="promise_in_bounds"
-        )
+        pending = places.add(pending, (found.rows, found.places), found.values)
         if space.has_transitions:
             pair = mistakes.transitions(here, table.dtype)
             push = push.at[pair.where].add(pair.delta, mode="promise_in_bounds")
@@ -324,8 +323,8 @@ def _measure(
     def one(n: jax.Array, sizes: _Sizes) -> _Sizes:
         here = mistakes.position(example, differences, n)
         found = _entries(table, here, space, factor, weight)
-        whole = pending.at[found.rows, found.places].get(mode="promise_in_bounds")
-        old = table.at[found.rows, found.columns].get(mode="promise_in_bounds")
+        whole = places.read(pending, (found.rows, found.places))
+        old = places.read(table, (found.rows, found.columns))
         weighted = found.weights * found.values
         factors = jnp.where(is_factor, weighted, 0)
         return _Sizes(
@@ -362,9 +361,9 @@ def _apply(
         change = found.weights * found.values * jnp.where(is_unary, 1, 1 / params.scale)
         change = step * change
         at = (found.rows, found.columns)
-        table = table.at[at].add(change, mode="promise_in_bounds")
+        table = places.add(table, at, change)
         if total is not None:
-            total = total.at[at].add(age * change, mode="promise_in_bounds")
+            total = places.add(total, at, age * change)
         pending = pending.at[here.ids].set(0, mode="promise_in_bounds")
         return table, total, pending
 

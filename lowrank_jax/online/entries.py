@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from lowrank_jax.data.sequences import Space
+from lowrank_jax.linalg import places
 from lowrank_jax.models.blocks import (
     MANY,
     SLOTS,
@@ -161,13 +162,13 @@ def add(
     new_keys = jnp.where(is_new & fits & is_first[:, None], 1 + pair[None], 0)
     where = jnp.concatenate([jnp.zeros_like(page)[:, None], slot], axis=1)
     marks = jnp.concatenate([fresh[:, None], new_keys], axis=1)
-    keys = blocks.keys.at[ids[:, None], where].add(marks, mode="promise_in_bounds")
+    keys = places.add(blocks.keys, (ids[:, None], where), marks)
 
     growth = jnp.zeros((), step.dtype)
     if is_measured:
         slots, pages = blocks.values
-        old = slots.at[ids[:, None], slot].get(mode="promise_in_bounds")
-        old = old + pages.at[page[:, None], pair[None]].get(mode="promise_in_bounds")
+        old = places.read(slots, (ids[:, None], slot))
+        old = old + places.read(pages, (page[:, None], pair[None]))
         inner = (old * delta).sum()
         growth = step * inner + step * step * (delta * delta).sum() / 2
         # What is written depends on what was read: no copy (see `mistakes.add`).
@@ -175,11 +176,10 @@ def add(
 
     def grow(part: Part, scale: jax.Array) -> Part:
         change = scale * delta
-        slots = part.slots.at[ids[:, None], slot]
-        pages = part.pages.at[page[:, None], pair[None]]
+        slots, pages = (ids[:, None], slot), (page[:, None], pair[None])
         return Part(
-            slots.add(jnp.where(fits, change, 0), mode="promise_in_bounds"),
-            pages.add(jnp.where(fits, 0, change), mode="promise_in_bounds"),
+            places.add(part.slots, slots, jnp.where(fits, change, 0)),
+            places.add(part.pages, pages, jnp.where(fits, 0, change)),
         )
 
     num_pages = blocks.num_pages + needs_page.sum(dtype=jnp.int32)

@@ -24,6 +24,7 @@ from jax import lax
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import LowRankScores, Scores, allow_labels, best_path
+from lowrank_jax.linalg import places
 from lowrank_jax.linalg.forms import by_platform
 from lowrank_jax.types import Sentence
 
@@ -390,15 +391,14 @@ def add(
       The new table, the new total (None stays None) and the growth of
       :math:`\frac12\|\text{table}\|^2`.
     """
-    at = table.at[entries.where]
-    inner = (at.get(mode="promise_in_bounds") * entries.delta).sum()
+    inner = (places.read(table, entries.where) * entries.delta).sum()
     # The values written must depend on the values read. Otherwise the compiler may
     # reorder the two, and to be free to do so it copies the whole table each time.
     delta = jnp.where(jnp.isnan(inner), inner, entries.delta)
     growth = step * inner + step * step * entries.square / 2
-    table = at.add(step * delta, mode="promise_in_bounds")
+    table = places.add(table, entries.where, step * delta)
     if total is not None:
-        total = total.at[entries.where].add(weight * delta, mode="promise_in_bounds")
+        total = places.add(total, entries.where, weight * delta)
     return table, total, growth
 
 

@@ -106,6 +106,7 @@ def batches(
     order: int = 3,
     has_end: bool = False,
     num_lanes: int | None = None,
+    has_all: bool = False,
 ) -> Lattice:
     """Lay words out in batches of equally many words, each a lattice of one shape.
 
@@ -117,6 +118,8 @@ def batches(
       order: Number of symbols in a factor, 1 to 3.
       has_end: True scores the factor that ends in one boundary symbol, too.
       num_lanes: Number of lanes of one batch; None as in `lattice`.
+      has_all: If true, words left over are used too: the batches are shares of one
+        corpus (`sharding.shard_words`), and `num_words` is the number of all words.
 
     Returns:
       A `Lattice` whose arrays have the batches as their first axis.
@@ -136,7 +139,8 @@ def batches(
     if num_lanes is None:
         total = (int(np.sum(lengths)) + (order - 1) * len(lengths)) // num_batches
         num_lanes = int(np.clip(np.sqrt(14 * total), 1, num_words))
-    chosen = [np.arange(num_words) * num_batches + i for i in range(num_batches)]
+    most = len(lengths) if has_all else num_words * num_batches
+    chosen = [np.arange(i, most, num_batches) for i in range(num_batches)]
     plans = [
         _plan(
             letters[i], gold[i], lengths[i], num_candidates, order, has_end, num_lanes
@@ -172,7 +176,7 @@ def batches(
         sizes=tuple(int(size) for size in sizes),
         order=order,
         num_symbols=n,
-        num_words=num_words,
+        num_words=len(lengths) if has_all else num_words,
         max_length=letters.shape[1],
     )
 

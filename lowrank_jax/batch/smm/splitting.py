@@ -148,7 +148,7 @@ def common_info(
     step_size: jax.Array,
 ) -> dict[str, jax.Array]:
     """Return the fields of `Info` that describe the point where a step begins."""
-    num_letters = jnp.asarray(lattice.num_letters).astype(loss.dtype)
+    num_letters = jnp.asarray(lattice.num_letters).sum().astype(loss.dtype)
     return {
         "objective": loss + state.penalty,
         "loss": loss,

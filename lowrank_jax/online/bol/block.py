@@ -20,7 +20,7 @@ from jax import lax
 
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import LowRankScores, Scores
-from lowrank_jax.linalg import power_iteration, spectra
+from lowrank_jax.linalg import places, power_iteration, spectra
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import entries, mistakes
 from lowrank_jax.online.touched import first_of_its_kind
@@ -248,8 +248,7 @@ def map_blocks(
         start = old.right + NUDGE * nudge[None]
         new = leading(theta, start, num_steps=num_steps)
         columns = bilinear.join(new.left, new.right)
-        at = mapped.table.at[ids, labels:]
-        table = at.set(columns, mode="promise_in_bounds")
+        table = places.put(mapped.table, ids, rows, columns)
         factor_sums = mapped.factor_sums
         is_first = first_of_its_kind(ids)
         if factor_sums is not None:

@@ -34,6 +34,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax import linalg
+from lowrank_jax.linalg import places
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import entries, mistakes
 from lowrank_jax.online.bol.block import NUDGE, padded_theta, ratio_of
@@ -105,9 +106,7 @@ def collect(
         if here.values is not None:
             value = here.values[jnp.array(space.first_order, jnp.int32)]
             values = values * value.astype(step.dtype)[:, None]
-        return pending.at[ids[:, None], index[None, :]].add(
-            values, mode="promise_in_bounds"
-        )
+        return places.add(pending, (ids[:, None], index[None, :]), values)
 
     count = differences.num_positions
     return lax.fori_loop(jnp.zeros_like(count), count, one, pending)
@@ -301,7 +300,7 @@ def step_blocks(
             mode="promise_in_bounds",
         )
         return Stepped(
-            table=stepped.table.at[ids, labels:].set(columns, mode="promise_in_bounds"),
+            table=places.put(stepped.table, ids, rows, columns),
             factor_sums=factor_sums,
             pair=Pair(
                 pending=pending,

@@ -14,6 +14,7 @@ from jax import lax
 
 from lowrank_jax import checks
 from lowrank_jax.data.sequences import Space
+from lowrank_jax.linalg import places
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import entries
 from lowrank_jax.online import wide as base
@@ -26,6 +27,7 @@ __all__ = ["Buffers", "rounds"]
 __dir__ = __all__.copy
 
 _BLOCKS = 32  # mapped at a time
+_PLACES = 32  # at which the weights of single labels move at a time
 _SENT = 512  # rows of a device in one exchange
 
 
@@ -134,19 +136,70 @@ def _move(
     """Add ``step * G`` to Theta and w, and ``weight * G`` to their sums."""
     params, num_rows = state.params, state.params.table.shape[0]
     space = dataclasses.replace(stream.space, num_features=num_rows - 1)
+    table, sums, growth = params.table, state.sums, jnp.zeros((), step.dtype)
+    if space.zero_order:
+        table, sums, growth = _move_single(
+            table, sums, stream, found, space, step, weight
+        )
+        pairs_only = tuple(order.replace("0", "") for order in space.orders)
+        space = dataclasses.replace(space, orders=pairs_only)
 
     def one(n: jax.Array, moved: bol_block.Moved) -> bol_block.Moved:
         here = found.position(stream, n)
         local = own.local(here.ids, num_rows)
         return bol_block.add(moved, here, local, space, step, weight)
 
-    given = params.table, params.transitions, state.blocks, state.sums
-    start = bol_block.Moved(*given, jnp.zeros((), step.dtype), state.conjugate)
+    given = table, params.transitions, state.blocks, sums
+    growth = state.conjugate + growth
+    start = bol_block.Moved(*given, jnp.zeros((), step.dtype), growth)
     moved = lax.fori_loop(jnp.zeros((), jnp.int32), found.number, one, start)
     params = params._replace(table=moved.table, transitions=moved.transitions)
     return state._replace(
         params=params, blocks=moved.blocks, sums=moved.sums, conjugate=moved.growth
     )
+
+
+def _move_single(
+    table: jax.Array,
+    sums: bol_block.Sums | None,
+    stream: sentences.Stream,
+    found: share.Found,
+    space: Space,
+    step: jax.Array,
+    weight: jax.Array,
+) -> tuple[jax.Array, bol_block.Sums | None, jax.Array]:
+    """Add the differences to w and its sums; return the growth of ||w||^2 / 2 too."""
+    columns = jnp.array(space.zero_order, jnp.int32)
+    place, last = jnp.arange(_PLACES, dtype=jnp.int32), found.where.shape[0] - 1
+
+    def some(k: jax.Array, carry: tuple) -> tuple:
+        table, total, growth = carry
+        n = k * _PLACES + place
+        here = found.position(stream, jnp.minimum(n, last))
+        ids = here.ids[:, columns]
+        is_there = (n < found.number)[:, None] & (ids < space.num_features)
+        value = is_there.astype(step.dtype)
+        if here.values is not None:
+            value = value * here.values[:, columns].astype(step.dtype)
+        where = ids[None], here.labels[:, :, None]
+        delta = jnp.stack([value, -value])
+        before = (places.read(table, where) * delta).sum()
+        # What is written depends on what is read: else the compiler copies the table.
+        delta = jnp.where(jnp.isnan(before), before, delta)
+        table = places.add(table, where, step * delta)
+        if total is not None:
+            total = places.add(total, where, weight * delta)
+        # |w + d|^2 - |w|^2 = <w + d, d> + <w, d>
+        after = (places.read(table, where) * delta).sum()
+        return table, total, growth + step * (before + after) / 2
+
+    zero, num_steps = jnp.zeros((), jnp.int32), (found.number + _PLACES - 1) // _PLACES
+    total = None if sums is None else sums.table
+    start = table, total, jnp.zeros((), step.dtype)
+    table, total, growth = lax.fori_loop(zero, num_steps, some, start)
+    if sums is not None and total is not None:
+        sums = sums._replace(table=total)
+    return table, sums, growth
 
 
 def _map(
