@@ -6,11 +6,14 @@ import pathlib
 import pkgutil
 import subprocess
 import sys
+import typing
 
 import pytest
 
 import lowrank_jax
 from lowrank_jax import batch, online
+from lowrank_jax.estimators import learners as specs_of
+from lowrank_jax.estimators.tagger import settings
 
 ROOT = pathlib.Path(__file__).parents[1]
 SCRIPT = """
@@ -30,7 +33,7 @@ def losses(sequences: Sequences) -> tuple[jax.Array, jax.Array]:
 
 
 def held(found: certify.RunCertificate) -> float:
-    lowrank_jax.Tagger(num_passes=3)
+    lowrank_jax.Tagger("bol", num_passes=3, rank=2)
     return found.regret
 
 
@@ -47,6 +50,8 @@ WRONG = {  # the words of the script, and what stands in their place
     "name": ("lowrank_jax.Tagger", "lowrank_jax.Taggr"),
     "pass": ("one.trace.margin", "one.trace.not_a_field"),
     "run": ("done.trace.num_wrong", "done.trace.not_a_field"),
+    "number": ("rank=2", 'rank="two"'),
+    "keyword": ("rank=2", "rnak=2"),
     "setting": ("num_passes=3", 'num_passes="three"'),
     "state": ("state.conjugate", "state.not_a_field"),
     "variant": ('variant="block"', 'variant="blok"'),
@@ -87,6 +92,23 @@ def test_mypy_sees_a_wrong_field_and_a_wrong_variant(tmp_path):
         assert '"not_a_field"' in found[name]
     assert '"Taggr"' in found["name"] and '"num_passes"' in found["setting"]
     assert "Literal['blok']" in found["variant"]
+    assert '"rank"' in found["number"] and '"rnak"' in found["keyword"]
+
+
+def test_the_settings_of_a_tagger_are_those_of_its_learners():
+    specs = [s for s in specs_of.LEARNERS.values() if s.data == "sentences"]
+    options = [specs_of.options_of(spec) for spec in specs]
+    known = typing.get_type_hints(settings.Settings)
+    assert known.keys() == set().union(*options)
+    for name, given in known.items():
+        own = [_literals(o[name].annotation) for o in options if name in o]
+        assert _literals(given) == set().union(*own), name
+
+
+def _literals(annotation):
+    if typing.get_origin(annotation) is typing.Literal:
+        return set(typing.get_args(annotation))
+    return set().union(*map(_literals, typing.get_args(annotation)))
 
 
 def learners():

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.estimators import learners
 from lowrank_jax.estimators.tagger import small
 from lowrank_jax.estimators.tagger.model import TaggerModel
+from lowrank_jax.estimators.tagger.settings import Settings
 from lowrank_jax.features import Encoder, Template, read_template, with_orders
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Tagger(TaggerModel):
         batch_size: int | str = 1,
         num_devices: int = 1,
         unknown_label: str | None = "?",
-        **hyperparameters: Any,
+        **hyperparameters: Unpack[Settings],
     ) -> None:
         """Keep the settings; `fit` checks them.
 
@@ -128,7 +129,7 @@ class Tagger(TaggerModel):
         self.batch_size = batch_size
         self.num_devices = num_devices
         self.unknown_label = unknown_label
-        self.hyperparameters = hyperparameters
+        self.hyperparameters = dict(hyperparameters)
 
     def check(self) -> None:
         """Raise `InputError` unless the settings make sense."""

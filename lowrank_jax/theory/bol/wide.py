@@ -36,6 +36,9 @@ def wide_certificate(
 ) -> Certificate:
     r"""Compare the weighted regret of wide rounds with its certificate (DR-B10).
 
+    The function compares given numbers: a run is certified by `certify.wide_regret`,
+    which takes them from the trace, U, data and state.
+
     Args:
       margin: Margins :math:`\langle W_{t-1}, \Delta\Phi_i\rangle`, (num_examples,).
       is_mistake: Mistakes, (num_examples,) booleans.
