@@ -80,9 +80,10 @@ def smoothed_hinge(
     smoothing: float | jax.Array,
     *,
     has_boundary: bool = True,
+    mixing: jax.Array | None = None,
 ) -> SmoothedHinge:
     """Return the sum of smoothed hinges (SMM-X1) and its gradient."""
-    table, pull_back = _table(blocks, params, has_boundary)
+    table, pull_back = _table(blocks, params, has_boundary, mixing)
 
     def loss(table: jax.Array, cost: jax.Array) -> jax.Array:
         best = smooth_maximum(table, lattice, smoothing=smoothing, cost=cost)
@@ -100,9 +101,10 @@ def hinge_loss(
     smoothing: float | jax.Array | None = None,
     *,
     has_boundary: bool = True,
+    mixing: jax.Array | None = None,
 ) -> jax.Array:
     """Return the sum of hinges alone, smoothed or (None) not."""
-    table = hankel.score_table(blocks, params, has_boundary=has_boundary)
+    table = hankel.score_table(blocks, params, has_boundary=has_boundary, mixing=mixing)
     if smoothing is None:
         best = best_paths(table, lattice).score
     else:
@@ -111,12 +113,17 @@ def hinge_loss(
 
 
 def _table(
-    blocks: tuple[hankel.Block, ...], params: hankel.Params, has_boundary: bool
+    blocks: tuple[hankel.Block, ...],
+    params: hankel.Params,
+    has_boundary: bool,
+    mixing: jax.Array | None = None,
 ) -> tuple:
     """Return the table of scores, and the map from its gradients to the blocks'."""
 
     def table_of(params: hankel.Params) -> jax.Array:
-        return hankel.score_table(blocks, params, has_boundary=has_boundary)
+        return hankel.score_table(
+            blocks, params, has_boundary=has_boundary, mixing=mixing
+        )
 
     back = jax.linear_transpose(table_of, params)
     return table_of(params), lambda gradient: back(gradient)[0]

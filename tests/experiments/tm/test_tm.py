@@ -15,6 +15,7 @@ from experiments.__main__ import draw
 from experiments.bench import tm as bench
 from experiments.protocol import Setup
 from experiments.tm import (
+    chunks,
     defaults,
     fig3,
     fig4,
@@ -170,16 +171,54 @@ def test_table1_chooses_on_development_and_answers_each_finding(tiny, tmp_path):
     assert (tmp_path / "one.png").stat().st_size > 10_000
 
 
-def test_tags_run_the_same_grid_on_other_lists(tiny, monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("module", "lists", "name", "test"),
+    [
+        (tags, "tag_lists", "tm-tags", "Brown, 20 sentences"),
+        (chunks, "chunk_lists", "tm-chunks", "CoNLL-2000 test, 20 sentences"),
+    ],
+)
+def test_other_lists_run_the_same_grid(
+    tiny, monkeypatch, tmp_path, module, lists, name, test
+):
     scale = table1.Scale(SIZES, table1.NUM_SEEDS, 2, (2,), (1,))
     monkeypatch.setattr(tags, "SCALES", {"small": scale})
-    monkeypatch.setattr(nbest, "tag_lists", lambda *_, **__: made())
-    result = json.loads(json.dumps(tags.run(Setup(say=lambda _: None))))
+    asked = []
+    monkeypatch.setattr(nbest, lists, lambda *_, **how: asked.append(how) or made())
+    result = json.loads(json.dumps(module.run(Setup(say=lambda _: None))))
+    assert asked[0].get("base") == ("mira" if module is chunks else None)
     other = table1.run(Setup(say=lambda _: None))
-    assert result["experiment"] == "tm-tags" and result["test"].startswith("Brown")
+    assert result["experiment"] == name and result["test"].startswith(test)
     scored = [[row["f1_runs"] for row in one["rows"]] for one in (result, other)]
     assert scored[0] == scored[1]
-    draw(tags.EXPERIMENT, result, tmp_path / "tags.png")
+    draw(module.EXPERIMENT, result, tmp_path / "lists.png")
+
+
+def test_verdicts_show_the_differences_they_rest_on():
+    part = {"value": 0.5, "interval": [0.1, 0.9], "answer": "yes", "note": ""}
+    low = {"value": -0.5, "interval": [-1.0, -0.1], "answer": "no"}
+    result = {
+        "findings": {
+            "1a: better": {"answer": "yes", "by_size": {"100": {"MIRA": part}}},
+            "2b: always": {
+                "answer": "no",
+                "by_size": {"100": part, "200": low | {"note": "the opposite holds"}},
+            },
+            "3a: mapping": {
+                "answer": "no", "mean": part, "num_above": 1, "num_cells": 2,
+                "cells": [part, low | {"note": "not established"}],
+            },
+        }
+    }  # fmt: skip
+    found = {one["claim"]: one for one in findings.verdicts(result)}
+    one = found["1a: better"]
+    assert (one["value"], one["found"]) == (0.5, "MIRA +0.50 (+0.10 to +0.90)")
+    two = found["2b: always"]
+    assert two["found"] == "100 +0.50 (+0.10 to +0.90); 200 -0.50 (-1.00 to -0.10)"
+    assert (two["value"], two["verdict"]) == (None, "fails")
+    three = found["3a: mapping"]
+    assert three["found"] == "mean +0.50 (+0.10 to +0.90); above 0 in 1 of 2 cells"
+    assert three["verdict"] == "not decided"
 
 
 def test_defaults_are_compared_with_each_method_list_by_list(monkeypatch, tmp_path):
