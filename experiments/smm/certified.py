@@ -62,8 +62,8 @@ class Method(NamedTuple):
 SPECTRAL, SQUARED = "spectral, sub-patterns", "L2, sub-patterns"
 METHODS = {
     "spectral, bi-symbols alone": Method("nuclear", 0.0, 0.0, (3.0, 6.0, 12.0)),
-    "spectral, lower orders": Method("nuclear", 0.5, 0.0, (3.0, 6.0, 12.0)),
-    SPECTRAL: Method("nuclear", 0.5, 1.0, (3.0, 6.0, 12.0)),
+    "spectral, lower orders": Method("nuclear", 0.5, 0.0, (4.0, 8.0, 16.0)),
+    SPECTRAL: Method("nuclear", 0.5, 1.0, (6.0, 12.0, 24.0)),
     SQUARED: Method("squared_frobenius", 0.5, 1.0, (1.0, 3.0, 10.0)),
 }
 

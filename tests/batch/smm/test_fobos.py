@@ -315,7 +315,7 @@ def test_the_smoothed_method_closes_the_gap_with_mixed_symbols():
         learner = smoothed.learner(first_curvature=10.0, mixing=mixing, **settings)
         state = learner.init(jax.random.key(0), lattice)
         step = jax.jit(lambda s, _: learner.update(s, lattice))
-        return jax.lax.scan(step, state, None, length=100)
+        return jax.lax.scan(step, state, None, length=200)
 
     state, trace = solved(mixing)
     assert trace.gap[-1] < 0.05 and trace.is_accepted.all()
