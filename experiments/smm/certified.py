@@ -15,13 +15,14 @@ strings and the strengths to choose from are from development words of the first
 
 import functools
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from experiments.intervals import Mean, decide, mean_of
-from experiments.protocol import Experiment, Result, Setup, Verdict
+from experiments.protocol import Experiment, Result, Say, Setup, Verdict
 from experiments.smm import baselines, subpatterns, words
 from experiments.smm.learners.subpatterns import mixing
 from experiments.smm.words import Split, Task
@@ -63,7 +64,7 @@ SPECTRAL, SQUARED = "spectral, sub-patterns", "L2, sub-patterns"
 METHODS = {
     "spectral, bi-symbols alone": Method("nuclear", 0.0, 0.0, (3.0, 6.0, 12.0)),
     "spectral, lower orders": Method("nuclear", 0.5, 0.0, (4.0, 8.0, 16.0)),
-    SPECTRAL: Method("nuclear", 0.5, 1.0, (6.0, 12.0, 24.0)),
+    SPECTRAL: Method("nuclear", 0.5, 1.0, (8.0, 16.0, 32.0)),
     SQUARED: Method("squared_frobenius", 0.5, 1.0, (1.0, 3.0, 10.0)),
 }
 
@@ -81,15 +82,17 @@ def run(setup: Setup) -> Result:
         "tolerance": TOLERANCE,
         "rows": [],
     }
+    split_of = functools.cache(functools.partial(words.draw_split, corpus))
     for size in result["sizes"]:
-        for seed in range(result["splits"]):
-            split = words.draw_split(corpus, seed)
-            task = functools.cache(
-                functools.partial(words.make_task, split, size, has_end=True)
-            )
-            for name in _names(is_full):
-                fit = functools.partial(_fit, name, split, size, seed, task, setup)
+
+        @functools.cache
+        def task_of(seed: int, size: int = size) -> Task:
+            return words.make_task(split_of(seed), size, has_end=True)
+
+        for name in _names(is_full):
+            for seed in range(result["splits"]):
                 row = {"split": seed, "num_words": size, "method": name}
+                fit = functools.partial(_fit, name, split_of, size, seed, task_of, say)
                 row |= setup.cell(f"{size}, {seed}, {name}", fit)
                 result["rows"].append(row)
                 gap = f", gap {100 * row['gap']:.2f} %" if "gap" in row else ""
@@ -107,23 +110,28 @@ def _names(is_full: bool) -> list[str]:
 
 
 def _fit(
-    name: str, split: Split, size: int, seed: int, task: Any, setup: Setup
+    name: str,
+    split_of: Callable[[int], Split],
+    size: int,
+    seed: int,
+    task_of: Callable[[int], Task],
+    say: Say,
 ) -> dict[str, Any]:
     began = time.perf_counter()
-    if name == CRF:
-        found = subpatterns.fit_crf(
-            split, size, CRF_STRENGTHS, CRF_ITERATIONS, setup.say
-        )
+    if name in METHODS:
+        found = solve(METHODS[name], task_of(seed), size, say)
+    elif name == CRF:
+        given = split_of(seed), size, CRF_STRENGTHS, CRF_ITERATIONS, say
+        found = subpatterns.fit_crf(*given)
     elif name == PERCEPTRON:
-        found = subpatterns.fit_perceptron(split, size, PASSES, seed)
-    elif name == WIDE:
-        found = baselines.fit_perceptron(split, size, "nettalk", PASSES, seed)
+        found = subpatterns.fit_perceptron(split_of(seed), size, PASSES, seed)
     else:
-        found = solve(METHODS[name], task(), size, setup.say)
+        given = split_of(seed), size, "nettalk", PASSES, seed
+        found = baselines.fit_perceptron(*given)
     return found | {"seconds": time.perf_counter() - began}
 
 
-def solve(method: Method, task: Task, size: int, say: Any) -> dict[str, Any]:
+def solve(method: Method, task: Task, size: int, say: Say) -> dict[str, Any]:
     """Choose the strength on development words, solve to the gap, score on the test.
 
     Args:

@@ -173,7 +173,7 @@ def test_optima_are_certified_and_compared_on_the_same_split(
     monkeypatch.setattr(certified, "NUM_WORDS", (40,))
     result = certified.run(Setup(say=quiet))
     names = [row["method"] for row in result["rows"]]
-    assert names == 3 * [certified.SPECTRAL, certified.SQUARED, "CRF", "perceptron"]
+    assert names[::3] == [certified.SPECTRAL, certified.SQUARED, "CRF", "perceptron"]
     for row in result["rows"]:
         assert row["test"] > 90
         if "gap" in row:
