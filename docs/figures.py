@@ -94,8 +94,13 @@ READABLE = (
     "bol-tasks",
     "sblr-table2",
     "sblr-table4",
+    "bol-regret",
+    "sblr-fig3",
     "smm-fig1",
     "smm-fig2",
+    "smm-operators",
+    "tm-fig3",
+    "tm-fig4",
     "tm-table1",
 )
 

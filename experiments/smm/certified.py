@@ -38,8 +38,8 @@ __all__ = ["EXPERIMENT"]
 NUM_WORDS = (500, 1_000, 2_000)
 PASSES = (1, 2, 3, 4, 6, 8, 10, 15)
 CRF_STRENGTHS, CRF_ITERATIONS = (0.3, 1.0, 3.0), (15, 30, 60)
-SMOOTHINGS = (0.3, 0.1, 0.03, 0.01, 0.003)
-ITERATIONS = (40, 40, 60, 120, 300)  # at most so many at each smoothing
+SMOOTHINGS = (0.3, 0.1, 0.03, 0.01, 0.005)
+ITERATIONS = (40, 40, 80, 600, 600)  # at most so many at each smoothing
 TOLERANCE = 0.01
 CRF, PERCEPTRON, WIDE = "CRF", "perceptron", "perceptron, seven letters"
 
@@ -70,7 +70,7 @@ METHODS = {
 
 
 def run(setup: Setup) -> Result:
-    """Train and score all methods; small: the smallest size and four of the methods."""
+    """Train and score all methods; small: 500 words and four of the methods."""
     is_full, say = setup.is_full, setup.say
     corpus = words.read_words(setup.data_dir)
     result: Result = {
@@ -89,7 +89,7 @@ def run(setup: Setup) -> Result:
         def task_of(seed: int, size: int = size) -> Task:
             return words.make_task(split_of(seed), size, has_end=True)
 
-        for name in _names(is_full):
+        for name in _names(is_full, size):
             for seed in range(result["splits"]):
                 row = {"split": seed, "num_words": size, "method": name}
                 fit = functools.partial(_fit, name, split_of, size, seed, task_of, say)
@@ -103,10 +103,13 @@ def run(setup: Setup) -> Result:
     return result
 
 
-def _names(is_full: bool) -> list[str]:
-    if is_full:
-        return [*METHODS, CRF, PERCEPTRON, WIDE]
-    return [SPECTRAL, SQUARED, CRF, PERCEPTRON]
+def _names(is_full: bool, size: int) -> list[str]:
+    """Return the methods; the smaller bases stand beside at the smallest size."""
+    if not is_full:
+        return [SPECTRAL, SQUARED, CRF, PERCEPTRON]
+    smaller = [name for name in METHODS if name not in (SPECTRAL, SQUARED)]
+    others = [SPECTRAL, SQUARED, CRF, PERCEPTRON, WIDE]
+    return (smaller if size == NUM_WORDS[0] else []) + others
 
 
 def _fit(
@@ -121,13 +124,13 @@ def _fit(
     if name in METHODS:
         found = solve(METHODS[name], task_of(seed), size, say)
     elif name == CRF:
-        given = split_of(seed), size, CRF_STRENGTHS, CRF_ITERATIONS, say
-        found = subpatterns.fit_crf(*given)
+        found = subpatterns.fit_crf(
+            split_of(seed), size, CRF_STRENGTHS, CRF_ITERATIONS, say
+        )
     elif name == PERCEPTRON:
         found = subpatterns.fit_perceptron(split_of(seed), size, PASSES, seed)
     else:
-        given = split_of(seed), size, "nettalk", PASSES, seed
-        found = baselines.fit_perceptron(*given)
+        found = baselines.fit_perceptron(split_of(seed), size, "nettalk", PASSES, seed)
     return found | {"seconds": time.perf_counter() - began}
 
 
@@ -157,7 +160,9 @@ def solve(method: Method, task: Task, size: int, say: Say) -> dict[str, Any]:
     for stage in range(1, len(SMOOTHINGS)):
         state, info, done = _stage(method, stage, state, task.train, strength, mix)
         num_iterations += done
-        say(f"    smoothing {SMOOTHINGS[stage]:<5g} gap {float(info.gap):.4f}")
+        say(
+            f"    smoothing {SMOOTHINGS[stage]:<5g} {done:3}, gap {float(info.gap):.4f}"
+        )
         if bool(info.converged):
             break
     return {
@@ -265,14 +270,15 @@ def verdicts(result: Result) -> list[Verdict]:
 
 def table(result: Result) -> str:
     """Write accuracies, gaps and differences as Markdown."""
-    sizes, names = result["sizes"], _names(result["scale"] == "full")
+    sizes, names = result["sizes"], _methods(result)
     rows, gaps, differences = [], [], []
     for name in names:
         own = [row for row in result["rows"] if row["method"] == name]
         at = [[row for row in own if row["num_words"] == size] for size in sizes]
-        rows.append([name, *(mean_of([r["test"] for r in p]).shown() for p in at)])
+        tests = [[row["test"] for row in part] for part in at]
+        rows.append([name, *(mean_of(one).shown() if one else "" for one in tests)])
         if "gap" in own[0]:
-            gaps.append([name, *(_optimum(part) for part in at)])
+            gaps.append([name, *(_optimum(part) if part else "" for part in at)])
     for right in names:
         if right != SPECTRAL:
             found = [ahead(result, SPECTRAL, right, size) for size in sizes]
@@ -289,6 +295,11 @@ def table(result: Result) -> str:
     )
 
 
+def _methods(result: Result) -> list[str]:
+    """Return the methods of a result, in the order of their runs."""
+    return list(dict.fromkeys(row["method"] for row in result["rows"]))
+
+
 def _optimum(rows: list[dict[str, Any]]) -> str:
     rank = np.mean([row["rank"] for row in rows])
     iterations = np.mean([row["iterations"] for row in rows])
@@ -301,7 +312,7 @@ def picture(figure: Any, result: Result) -> None:
     figure.set_size_inches(6.4, 4.0)
     axes = figure.subplots()
     axes.axhline(0, color="0.5", linestyle="--", label=CRF)
-    names = [n for n in _names(result["scale"] == "full") if n != CRF]
+    names = [name for name in _methods(result) if name != CRF]
     for place, name in enumerate(names):
         found = [ahead(result, name, CRF, size) for size in result["sizes"]]
         points = [(i, one) for i, one in enumerate(found) if one]
