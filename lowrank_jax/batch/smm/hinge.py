@@ -65,11 +65,13 @@ class SmoothedHinge(NamedTuple):
     Attributes:
       loss: () sum over words.
       cost: () the expected Hamming cost.
+      gold: () score of the true paths, which the loss is a difference from.
       gradient: One matrix per block; expected less true counts.
     """
 
     loss: jax.Array
     cost: jax.Array
+    gold: jax.Array
     gradient: hankel.Params
 
 
@@ -85,13 +87,14 @@ def smoothed_hinge(
     """Return the sum of smoothed hinges (SMM-X1) and its gradient."""
     table, pull_back = _table(blocks, params, has_boundary, mixing)
 
-    def loss(table: jax.Array, cost: jax.Array) -> jax.Array:
+    def loss(table: jax.Array, cost: jax.Array) -> tuple[jax.Array, jax.Array]:
         best = smooth_maximum(table, lattice, smoothing=smoothing, cost=cost)
-        return best - gold_score(table, lattice)
+        gold = gold_score(table, lattice)
+        return best - gold, gold
 
-    one = jnp.ones((), table.dtype)
-    value, (gradient, cost) = jax.value_and_grad(loss, (0, 1))(table, one)
-    return SmoothedHinge(value, cost, pull_back(gradient))
+    graded = jax.value_and_grad(loss, (0, 1), has_aux=True)
+    (value, gold), (gradient, cost) = graded(table, jnp.ones((), table.dtype))
+    return SmoothedHinge(value, cost, gold, pull_back(gradient))
 
 
 def hinge_loss(

@@ -199,8 +199,9 @@ def learner(
             shift = jax.tree.map(jnp.subtract, moved.params, state.ahead)
             model = scale * start.loss + _dot(gradient, shift)
             model = model + curvature / 2 * _dot(shift, shift)
-            # The losses are large sums: their rounding must not count as a failure.
-            slack = 4 * jnp.finfo(dtype).eps * jnp.abs(loss)
+            # Each loss is a difference of large sums: their rounding is no failure.
+            sums = jnp.abs(loss) + scale * jnp.abs(start.gold)
+            slack = 4 * jnp.finfo(dtype).eps * sums
             return _Trial(
                 moved=moved,
                 loss=loss,

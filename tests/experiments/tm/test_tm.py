@@ -264,6 +264,9 @@ def test_fig4_shows_the_energy_of_both_mappings(monkeypatch, tmp_path):
     np.testing.assert_allclose(sequential["singular_values"], expected)
     assert surrogate["rank_one_energy"] > 0.8 > sequential["rank_one_energy"]
     assert "surrogate" in fig4.table(result)
+    assert fig4.verdicts(result)[0]["verdict"] == "holds"
+    surrogate["rank_one_energy"] = 0.0
+    assert fig4.verdicts(result)[0]["verdict"] == "fails"
     draw(fig4.EXPERIMENT, result, tmp_path / "four.png")
     assert (tmp_path / "four.png").stat().st_size > 10_000
 
@@ -275,6 +278,11 @@ def test_fig3_is_drawn_from_its_result(tmp_path):
     rows = [{"method": name, "C": 0.1, **curves} for name in names]
     result = {"size": 2000, "base_f1": 90.0, "notes": ["one"], "rows": rows}
     assert "| MIRA | 0.1 | 90.00 | 95.00 | 95.00 |" in fig3.table(result)
+    rows[2] = {**rows[2], "train_f1": [90.0, 96], "held_out_f1": [90.0, 92]}
+    found = fig3.verdicts(result | {"seeds": 4})
+    assert [one["verdict"] for one in found] == ["holds", "fails"] * 2
+    half = 3.182446 * np.sqrt(2 * 0.1**2 / 4)  # t of 3 degrees
+    np.testing.assert_allclose(found[0]["interval"], [1 - half, 1 + half], rtol=1e-6)
     draw(fig3.EXPERIMENT, result, tmp_path / "three.png")
     assert (tmp_path / "three.png").stat().st_size > 10_000
 
