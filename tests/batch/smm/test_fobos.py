@@ -333,6 +333,29 @@ def test_the_smoothed_method_closes_the_gap_with_mixed_symbols():
     assert abs(solved(None)[1].best_objective[-1] - trace.best_objective[-1]) > 0.1
 
 
+def test_rounding_of_large_sums_does_not_stop_the_smoothed_method():
+    """Separable words: scores are large, and their differences are nearly nothing."""
+    corpus = Corpus(
+        (np.array(list("cacica" * 10)),),
+        np.array(list("k@sIk@" * 10)),
+        np.arange(0, 61, 6),
+        "toy",
+    )
+    alphabet = alphabet_of(corpus)
+    words = encode_words(alphabet, corpus)
+    lattice = streams.words.lattice(alphabet, words)
+    learner = smoothed.learner(
+        regulariser="squared_frobenius",
+        strength=0.01,
+        smoothing=0.003,
+        dtype=jnp.float32,
+    )
+    state = learner.init(jax.random.key(0), lattice)
+    step = jax.jit(lambda s, _: learner.update(s, lattice))
+    _, trace = jax.lax.scan(step, state, None, length=150)
+    assert trace.is_accepted.all() and trace.gap[-1] < 0.02
+
+
 @pytest.mark.parametrize("max_rank", [1, 6])
 def test_too_little_room_or_too_few_trials_are_told(max_rank):
     alphabet, words, lattice = task()
