@@ -304,6 +304,7 @@ def test_the_smoothed_method_reaches_the_objective_in_fewer_passes():
     assert smoothed.final_params(state, "best")[0].shape == state.params[0].shape
 
 
+@pytest.mark.slow
 def test_the_smoothed_method_closes_the_gap_with_mixed_symbols():
     """The bound holds at every matrix, and the mixed problem is another problem."""
     alphabet, _, lattice = task()

@@ -164,6 +164,7 @@ def test_each_claim_of_the_paper_is_answered(pretended, tmp_path, scale, num_cla
         assert (tmp_path / "figure.png").stat().st_size > 5000
 
 
+@pytest.mark.slow
 def test_optima_are_certified_and_compared_on_the_same_split(
     corpus, monkeypatch, tmp_path
 ):
