@@ -116,13 +116,15 @@ def claims(paper: str) -> str:
             continue
         if "sources" not in result and name not in READABLE:
             continue
+        place = f"`{name}`" + (", small" if result["scale"] == "small" else "")
         for found in experiment.verdicts(result):
-            rows.append([found["claim"], _here(found), found["verdict"], f"`{name}`"])
+            rows.append([found["claim"], _here(found), found["verdict"], place])
     return (
         "A claim holds if its whole 95 % interval is on its side, fails if the whole "
         "interval is on the other side, and is not decided otherwise. For a claim "
         "about several numbers the module of the experiment says how it is decided. "
-        "The command is `python -m experiments NAME --scale full`.\n\n"
+        "The command is `python -m experiments NAME --scale full`, or `--scale small` "
+        "where the table says small.\n\n"
         + markdown(["claim", "here", "verdict", "NAME"], rows)
     )
 
