@@ -330,7 +330,7 @@ def picture(figure: Any, result: Result) -> None:
         found = [ahead(result, name, CRF, size) for size in result["sizes"]]
         points = [(i, one) for i, one in enumerate(found) if one]
         axes.errorbar(
-            [i + 0.06 * (place - len(names) / 2) for i, _ in points],
+            [i + 0.06 * (place - (len(names) - 1) / 2) for i, _ in points],
             [one.mean for _, one in points],
             yerr=[one.half for _, one in points],
             marker="os^DvP"[place % 6],
@@ -339,6 +339,7 @@ def picture(figure: Any, result: Result) -> None:
             label=name,
         )
     axes.set_xticks(range(len(result["sizes"])), [f"{n:,}" for n in result["sizes"]])
+    axes.set_xlim(-0.5, len(result["sizes"]) - 0.5)
     axes.set_xlabel("training words")
     axes.set_ylabel("points above the CRF")
     axes.set_title("NETtalk, certified optima", loc="left")
