@@ -59,9 +59,22 @@ def table_of(name: str) -> str:
 def section(name: str) -> str:
     """Write a section of docs/measured.md: the command, and the experiment's table."""
     experiment, result = catalogue.load(name), load(name)
-    command, note = f"`{result['command']}`.", result.get("note", "")
-    head = f"### {experiment.title}\n\n{command} {note}".rstrip()
-    return f"{head}\n\n{table_of(name)}"
+    table = table_of(name)
+    notes = [f"`{result['command']}`.", result.get("note", "")]
+    if "seconds" in table:
+        notes.append(loaded(result))
+    head = f"### {experiment.title}\n\n" + " ".join(filter(None, notes))
+    return f"{head}\n\n{table}"
+
+
+def loaded(result: dict) -> str:
+    """Return a warning where more processes ran than there are cores."""
+    if result.get("load", 0) <= result.get("machine", {}).get("num_cores", 0):
+        return ""
+    return (
+        f"Up to {result['load']:.0f} processes shared {result['machine']['num_cores']} "
+        "cores during the run: its seconds compare nothing."
+    )
 
 
 def why() -> str:
@@ -81,8 +94,13 @@ READABLE = (
     "bol-tasks",
     "sblr-table2",
     "sblr-table4",
+    "bol-regret",
+    "sblr-fig3",
     "smm-fig1",
     "smm-fig2",
+    "smm-operators",
+    "tm-fig3",
+    "tm-fig4",
     "tm-table1",
 )
 
@@ -98,13 +116,15 @@ def claims(paper: str) -> str:
             continue
         if "sources" not in result and name not in READABLE:
             continue
+        place = f"`{name}`" + (", small" if result["scale"] == "small" else "")
         for found in experiment.verdicts(result):
-            rows.append([found["claim"], _here(found), found["verdict"], f"`{name}`"])
+            rows.append([found["claim"], _here(found), found["verdict"], place])
     return (
         "A claim holds if its whole 95 % interval is on its side, fails if the whole "
         "interval is on the other side, and is not decided otherwise. For a claim "
         "about several numbers the module of the experiment says how it is decided. "
-        "The command is `python -m experiments NAME --scale full`.\n\n"
+        "The command is `python -m experiments NAME --scale full`, or `--scale small` "
+        "where the table says small.\n\n"
         + markdown(["claim", "here", "verdict", "NAME"], rows)
     )
 
@@ -165,15 +185,31 @@ def measured() -> str:
 def status() -> str:
     rows = []
     for name in reproduced():
-        found, kept = catalogue.load(name), "not yet"
+        found, kept, run = catalogue.load(name), "not yet", [""] * 3
         if has(name):
-            kept = f"{load(name).get('scale', 'full')} scale"
-        rows.append([f"`{name}`", found.title, f"{found.status}: {found.data}", kept])
+            result = load(name)
+            kept, run = f"{result.get('scale', 'full')} scale", run_of(result)
+        data = f"{found.status}: {found.data}"
+        rows.append([f"`{name}`", found.title, data, kept, *run])
     for absent in catalogue.NOT_RUN:
-        rows.append(["", absent.title, absent.why, "not possible here"])
-    return "## Tables and figures of the papers\n\n" + markdown(
-        ["`python -m experiments`", "table or figure", "data", "result kept here"], rows
+        rows.append(["", absent.title, absent.why, "not possible here", *[""] * 3])
+    head = ["`python -m experiments`", "table or figure", "data", "result kept here"]
+    return (
+        "## Tables and figures of the papers\n\nA result names the sources it was "
+        "made from by a SHA-256 over the package's files, its first digits here. A "
+        "result that names none is older than this rule. It also says in how many "
+        "starts it was made, and the highest number of processes beside it.\n\n"
+        + markdown([*head, "minutes", "starts, processes", "sources"], rows)
     )
+
+
+def run_of(result: dict) -> list[str]:
+    """Return minutes, starts with the highest load, and sources of a kept result."""
+    minutes = f"{result['seconds'] / 60:.0f}" if "seconds" in result else ""
+    if "sources" not in result:
+        return [minutes, "", "not named"]
+    starts = f"{result.get('starts', 1)}, {result.get('load', 0):.0f}"
+    return [minutes, starts, f"`{result['sources']['lowrank_jax'][:8]}`"]
 
 
 def when() -> str:

@@ -7,7 +7,16 @@ import numpy as np
 
 from experiments.protocol import Verdict
 
-__all__ = ["Bootstrap", "Mean", "answer", "decide", "mean_of", "verdict", "wilson"]
+__all__ = [
+    "Bootstrap",
+    "Mean",
+    "answer",
+    "decide",
+    "mean_of",
+    "stated",
+    "verdict",
+    "wilson",
+]
 
 _NUM_SAMPLES = 2000
 
@@ -79,6 +88,24 @@ def decide(claim: str, found: Mean, *, least: float = 0.0) -> Verdict:
             else "not decided"
         ),
     }
+
+
+def stated(claim: str, is_true: bool, found: str) -> Verdict:
+    """Decide a claim that one run shows or does not; it has no interval.
+
+    Args:
+      claim: The claim in words.
+      is_true: True if the run shows it.
+      found: The numbers in words.
+    """
+    answer: Verdict = {
+        "claim": claim,
+        "value": None,
+        "interval": None,
+        "verdict": "holds" if is_true else "fails",
+        "found": found,
+    }
+    return answer
 
 
 def wilson(share: float, number: int) -> list[float]:

@@ -27,6 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from experiments.intervals import stated
 from experiments.protocol import Experiment, Result, Say, Setup
 from experiments.tables import markdown
 from lowrank_jax import data, loops, streams
@@ -438,4 +439,9 @@ EXPERIMENT = Experiment(
     run,
     table,
     picture,
+    verdicts=lambda result: [
+        stated(f"{task['title']}: {link}", is_true, f"{task['num_rounds']:,} rounds")
+        for task in result["tasks"]
+        for link, is_true in task["is_chain"].items()
+    ],
 )

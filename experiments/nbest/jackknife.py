@@ -5,10 +5,10 @@ that are too good. So the sentences are cut into folds. The lists of a fold come
 tagger trained on the other folds, the lists of new sentences from a tagger trained on
 all folds.
 
-The base tagger is an averaged structured perceptron on 0-order features and label
-transitions. Labels are chunks in IOB2: an inside label must follow a label of its own
-type. Decoding forbids all else, so that each chunking has one spelling and the k best
-labellings are the k best chunkings.
+The base tagger is an averaged structured perceptron, or MIRA, on 0-order features and
+label transitions. Labels are chunks in IOB2: an inside label must follow a label of its
+own type. Decoding forbids all else, so that each chunking has one spelling and the k
+best labellings are the k best chunkings.
 """
 
 import functools
@@ -25,7 +25,7 @@ from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.decode import Scores, k_best_paths
 from lowrank_jax.models import linear
-from lowrank_jax.online import perceptron
+from lowrank_jax.online import mira, perceptron
 from lowrank_jax.streams.padding import pad_sequences
 
 __all__ = [
@@ -37,6 +37,8 @@ __all__ = [
     "train_base",
     "valid_transitions",
 ]
+
+_BASES = {"perceptron": perceptron, "mira": mira}
 
 _GROUP = 64  # sentences decoded side by side
 _SHORTEST = 16  # shorter ones are padded to this length
@@ -94,12 +96,12 @@ def valid_transitions(labels: tuple[str, ...]) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=1)
-def _programs() -> tuple[Any, Any, Any]:
-    learner = perceptron.learner()
+def _programs(base: str) -> tuple[Any, Any, Any]:
+    learner = _BASES[base].learner()
     return (
         jax.jit(learner.init),
         jax.jit(lambda *given: loops.run(learner, *given)[0], donate_argnums=0),
-        jax.jit(perceptron.final_params),
+        jax.jit(_BASES[base].final_params),
     )
 
 
@@ -109,6 +111,7 @@ def train_base(
     *,
     key: jax.Array,
     num_passes: int,
+    base: str = "perceptron",
 ) -> linear.Params:
     """Train the base tagger on some sentences of a corpus.
 
@@ -117,12 +120,14 @@ def train_base(
       sentences: (n,) sentences to learn from.
       key: Key for the shuffles.
       num_passes: Number of passes over these sentences.
+      base: Learner of the tagger, ``"perceptron"`` or ``"mira"``.
 
     Returns:
       The weights, averaged over rounds.
     """
     checks.whole(num_passes=num_passes)
-    init, run, final = _programs()
+    checks.choice(tuple(_BASES), base=base)
+    init, run, final = _programs(base)
     state = init(key, stream.example(0))
     for index in range(num_passes):
         shuffle = np.asarray(shuffled(key, index, len(sentences)))
@@ -221,6 +226,7 @@ def jackknife(
     num_best: int,
     num_folds: int,
     num_passes: int,
+    base: str = "perceptron",
     key: jax.Array,
     say: Callable[[str], None] = lambda line: None,
 ) -> Labellings:
@@ -235,6 +241,7 @@ def jackknife(
       num_best: Number of labellings per sentence.
       num_folds: Number of folds, and so of taggers.
       num_passes: Number of passes of each tagger over its sentences.
+      base: Learner of the taggers, as in `train_base`.
       key: Key for the shuffles.
       say: Takes one line of progress.
     """
@@ -247,7 +254,9 @@ def jackknife(
     for number, fold in enumerate(folds):
         others = np.setdiff1d(np.arange(num_sentences), fold)[:num_others]
         fold_key = jax.random.fold_in(key, number)
-        params = train_base(stream, others, key=fold_key, num_passes=num_passes)
+        params = train_base(
+            stream, others, key=fold_key, num_passes=num_passes, base=base
+        )
         parts += k_best(params, sequences, fold, labels=labels, num_best=num_best)
         say(f"fold {number + 1} of {num_folds}: {len(fold)} lists")
     return join(parts)

@@ -92,6 +92,7 @@ def chunk_lists(
     num_train: int = 8000,
     num_development: int = 936,
     num_test: int | None = None,
+    base: str = "perceptron",
     seed: int = 0,
     cache: Path | None = None,
     say: Say = lambda line: None,
@@ -110,6 +111,7 @@ def chunk_lists(
       num_train: Number of sentences from the start of the training file.
       num_development: Number of sentences from the end of the training file.
       num_test: Number of sentences from the start of the test file. None takes all.
+      base: Learner of the base tagger, ``"perceptron"`` or ``"mira"``.
       seed: Seed for the shuffles of the base taggers.
       cache: Folder to keep the lists in. None is ``nbest`` in the user's cache folder.
       say: Takes one line of progress.
@@ -147,6 +149,8 @@ def chunk_lists(
         "score_scale": score_scale,
         "seed": seed,
     }
+    if base != "perceptron":  # the name of lists made before does not change
+        settings["base"] = base
     return kept_lists("chunk", parts, settings, cache=cache, say=say)
 
 
@@ -189,6 +193,7 @@ def make_chunk_lists(
     num_passes: int,
     min_count: int,
     score_scale: float = 10.0,
+    base: str = "perceptron",
     seed: int,
     say: Say = lambda line: None,
 ) -> ChunkLists:
@@ -203,6 +208,7 @@ def make_chunk_lists(
       num_passes: Number of passes of each base tagger.
       min_count: Number of training lists in which a feature must tell candidates apart.
       score_scale: Scale of feature 0, the base tagger's score, as in `chunk_lists`.
+      base: Learner of the base tagger, ``"perceptron"`` or ``"mira"``.
       seed: Seed for the shuffles of the base taggers.
       say: Takes one line of progress.
     """
@@ -217,13 +223,14 @@ def make_chunk_lists(
             num_best=num_best,
             num_folds=num_folds,
             num_passes=num_passes,
+            base=base,
             key=key_folds,
             say=say,
         )
     ]
     everything = np.arange(train.num_sentences)
     params = train_base(
-        stream(sequences), everything, key=key_all, num_passes=num_passes
+        stream(sequences), everything, key=key_all, num_passes=num_passes, base=base
     )
     for corpus in (development, test):
         part = encoder.transform(corpus, unseen_label="ignore")

@@ -27,7 +27,8 @@ import numpy as np
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
-from experiments.protocol import Experiment, Result, Setup
+from experiments.intervals import stated
+from experiments.protocol import Experiment, Result, Setup, Verdict
 from experiments.tables import markdown
 from lowrank_jax import data, streams
 from lowrank_jax.batch.sblr import bcpd
@@ -382,6 +383,24 @@ def _draw_rate(
     axes.semilogy(shown, line, "--", color=colour, linewidth=1, label=label)
 
 
+def verdicts(result: Result) -> list[Verdict]:
+    """Decide how the runs approach their limit: the last tenth of the iterations."""
+    found = []
+    for run in result["runs"]:
+        seen, predicted = run["observed_rate"], run["predicted_rate"]
+        text = f"contraction {seen:.6f}, {predicted:.6f} predicted"
+        name = run["step"]
+        found += [
+            stated(f"{name}: convergence is superlinear", seen < 0.5, text),
+            stated(
+                f"{name}: the rate of DR-S6 within a tenth of its distance to 1",
+                abs(seen - predicted) < 0.1 * (1 - predicted),
+                text,
+            ),
+        ]
+    return found
+
+
 EXPERIMENT = Experiment(
     "sblr-fig3",
     "SBLR Figure 3: convergence against the true limit, and its predicted rate",
@@ -390,4 +409,5 @@ EXPERIMENT = Experiment(
     run,
     table,
     picture,
+    verdicts=verdicts,
 )

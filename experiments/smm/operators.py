@@ -22,8 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from experiments.intervals import Mean, mean_of
-from experiments.protocol import Experiment, Result, Say, Setup
+from experiments.intervals import Mean, decide, mean_of
+from experiments.protocol import Experiment, Result, Say, Setup, Verdict
 from experiments.smm import words
 from experiments.smm.learners import tied as tied_fobos
 from experiments.smm.words import Part, Split
@@ -256,6 +256,21 @@ def picture(figure: Any, result: Result) -> None:
     axes.legend(frameon=False, fontsize="small")
 
 
+def verdicts(result: Result) -> list[Verdict]:
+    """Compare automata of spectral and unregularised tables, by states and split."""
+    tests: dict[int, dict[str, dict[int, float]]] = {}
+    for row in result["rows"]:
+        at = tests.setdefault(row["rank"], {}).setdefault(row["method"], {})
+        at[row["split"]] = row["test"]
+    found = []
+    for rank, of in sorted(tests.items()):
+        if SPECTRAL in of and PLAIN in of and of[SPECTRAL].keys() == of[PLAIN].keys():
+            pairs = [of[SPECTRAL][split] - of[PLAIN][split] for split in of[PLAIN]]
+            claim = f"cut at rank {rank}: spectral above unregularised"
+            found.append(decide(claim, mean_of(pairs)))
+    return found
+
+
 EXPERIMENT = Experiment(
     "smm-operators",
     "SMM Theorem 1 in use: accuracy against the states of a recovered automaton",
@@ -264,4 +279,5 @@ EXPERIMENT = Experiment(
     run,
     table,
     picture,
+    verdicts=verdicts,
 )

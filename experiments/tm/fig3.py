@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.protocol import Experiment, Result, Setup
+from experiments.intervals import Mean, decide
+from experiments.protocol import Experiment, Result, Setup, Verdict
 from experiments.tables import bullets, markdown
 from experiments.tm import grid, scores
 from experiments.tm.grid import Task, Tensor
@@ -184,6 +185,26 @@ def picture(figure: Any, result: Result) -> None:
     figure.legend(*handles, loc="outside lower center", ncols=4, frameon=False)
 
 
+def verdicts(result: Result) -> list[Verdict]:
+    """Compare the perceptron with the others after the last pass, by seeds."""
+    from scipy.special import stdtrit
+
+    rows = {row["method"]: row for row in result["rows"]}
+    last, number = rows.pop("perceptron"), result["seeds"]
+    found = []
+    for name, row in rows.items():
+        for part, sign, words in (
+            ("train_f1", 1, "fits training lists better than"),
+            ("held_out_f1", -1, "is worse on held-out lists than"),
+        ):
+            squares = [one[f"{part}_std"][-1] ** 2 / number for one in (last, row)]
+            half = float(stdtrit(number - 1, 0.975) * np.sqrt(sum(squares)))
+            value = sign * (last[part][-1] - row[part][-1])
+            claim = f"after the last pass the perceptron {words} {name}"
+            found.append(decide(claim, Mean(value, half)))
+    return found
+
+
 EXPERIMENT = Experiment(
     "tm-fig3",
     "TM Figure 3: training and held-out score after each pass",
@@ -192,4 +213,5 @@ EXPERIMENT = Experiment(
     run,
     table,
     picture,
+    verdicts=verdicts,
 )

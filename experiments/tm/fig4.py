@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.protocol import Experiment, Result, Setup
+from experiments.intervals import stated
+from experiments.protocol import Experiment, Result, Setup, Verdict
 from experiments.tables import bullets, markdown
 from experiments.tm import grid
 from experiments.tm.grid import Tensor
@@ -97,6 +98,14 @@ def picture(figure: Any, result: Result) -> None:
     axes.legend(frameon=False)
 
 
+def verdicts(result: Result) -> list[Verdict]:
+    """Decide whether the surrogate mapping is closer to rank 1."""
+    share = {row["mapping"]: row["rank_one_energy"] for row in result["rows"]}
+    found = "rank-1 energy {surrogate:.3f}, {sequential:.3f}".format(**share)
+    claim = "the surrogate mapping is closer to rank 1 than the sequential one"
+    return [stated(claim, share["surrogate"] > share["sequential"], found)]
+
+
 EXPERIMENT = Experiment(
     "tm-fig4",
     "TM Figure 4: singular values of the mapped surrogate",
@@ -105,4 +114,5 @@ EXPERIMENT = Experiment(
     run,
     table,
     picture,
+    verdicts=verdicts,
 )

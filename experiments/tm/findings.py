@@ -43,13 +43,13 @@ def verdicts(result: Result) -> list[Verdict]:
         if claim.startswith("1a"):  # of the smallest size alone; the others are shown
             about = next(iter(finding["by_size"].values()))
         parts = list(_parts(about))
-        is_reversed = any(part.get("note") == "the opposite holds" for part in parts)
-        known = parts[0] if len(parts) == 1 else {"value": None, "interval": None}
+        is_reversed = any(part.get("note") == "the opposite holds" for _, part in parts)
+        one = parts[0][1] if len(parts) == 1 else {"value": None, "interval": None}
         decided.append(
             {
                 "claim": claim,
-                "value": known["value"],
-                "interval": known["interval"],
+                "value": one["value"],
+                "interval": one["interval"],
                 "verdict": (
                     "holds"
                     if finding["answer"] == "yes"
@@ -57,18 +57,48 @@ def verdicts(result: Result) -> list[Verdict]:
                     if is_reversed
                     else "not decided"
                 ),
+                "found": _found(finding, parts),
             }
         )
     return decided
 
 
-def _parts(item: Any) -> Iterator[dict[str, Any]]:
-    """Yield the differences of a finding, each with a value and an interval."""
+def _found(finding: dict[str, Any], parts: list[tuple[str, dict[str, Any]]]) -> str:
+    """Write the differences of a finding; of one in many cells the mean alone."""
+    if "cells" in finding:
+        parts = [("mean", finding["mean"])]
+    shown = []
+    for name, part in parts:
+        low, high = part["interval"]
+        number = f"{part['value']:+.2f} ({low:+.2f} to {high:+.2f})"
+        shown.append(f"{name} {number}".strip())
+    if "cells" in finding:
+        count = f"{finding['num_above']} of {finding['num_cells']}"
+        shown.append(f"above 0 in {count} cells")
+    return "; ".join(shown)
+
+
+#: Keys of a finding that say how it is laid out, not what a difference is of.
+_LAYOUT = {
+    "by_size",
+    "difference_of_gaps",
+    "difference",
+    "differences",
+    "gain_of_largest_over_1",
+}
+
+
+def _parts(item: Any, name: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the differences of a finding, each with a name, a value and an interval."""
     if isinstance(item, dict) and "interval" in item:
-        yield item
-    elif isinstance(item, dict | list):
-        for one in item.values() if isinstance(item, dict) else item:
-            yield from _parts(one)
+        yield name, item
+    elif isinstance(item, list):
+        for one in item:
+            yield from _parts(one, name)
+    elif isinstance(item, dict):
+        for key, one in item.items():
+            own = "" if key in _LAYOUT else key.replace("_", " ")
+            yield from _parts(one, f"{name} {own}".strip())
 
 
 class _Sampled:

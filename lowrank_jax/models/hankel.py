@@ -120,7 +120,11 @@ def zeros(
 
 
 def score_table(
-    blocks: tuple[Block, ...], params: Params, *, has_boundary: bool = True
+    blocks: tuple[Block, ...],
+    params: Params,
+    *,
+    has_boundary: bool = True,
+    mixing: jax.Array | None = None,
 ) -> jax.Array:
     """Sum all blocks into one table of the score of a position.
 
@@ -133,6 +137,9 @@ def score_table(
       has_boundary: True if factors that reach over the start (or the end) of a word
         count. If not, they score 0, and a word shorter than the order has no score of
         that order (the paper's own form).
+      mixing: (n, n) symmetric matrix S that is applied to each axis of the table; None
+        for the identity. Where M makes these n symbols of others and S S = M M', the
+        norm of a block is the least norm of a Hankel matrix over the others.
 
     Returns:
       (n, n, n) for order 3; (n, n) for orders 1 and 2.
@@ -151,6 +158,9 @@ def score_table(
             if not has_boundary:
                 part = _without_boundary(part)
             table = table + part.reshape((1,) * (order - part.ndim) + part.shape)
+    if mixing is not None:
+        for _ in range(order):  # each product moves the first axis to the end
+            table = jnp.tensordot(table, mixing, ((0,), (0,)))
     return table
 
 

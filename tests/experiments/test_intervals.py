@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from experiments.intervals import Mean, mean_of, verdict, wilson
+from experiments.intervals import Mean, decide, mean_of, stated, verdict, wilson
 
 
 def test_interval_is_students_and_wider_for_shared_examples():
@@ -29,3 +29,10 @@ def test_an_interval_with_zero_tells_nothing_apart():
 def test_wilson_covers_a_share():
     low, high = wilson(0.5, 100)
     assert low == pytest.approx(0.4038, abs=1e-4) and low + high == pytest.approx(1)
+
+
+def test_a_claim_without_an_interval_is_stated():
+    assert stated("it is", True, "1 of 1")["verdict"] == "holds"
+    found = stated("it is", False, "0 of 1")
+    assert found["verdict"] == "fails" and found["interval"] is None
+    assert decide("it is", Mean(1.0, 0.0))["verdict"] == "not decided"

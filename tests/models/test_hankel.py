@@ -66,6 +66,20 @@ def test_the_table_is_the_sum_of_all_entries(
     assert [part.shape for part in zeros] == shapes and zeros[0].dtype == jnp.float32
 
 
+@pytest.mark.parametrize("order", [2, 3])
+def test_mixing_is_applied_to_each_axis_of_the_table(order):
+    blocks = hankel.basis(order, lower_orders="stacked", unfolding="first")
+    params = random_params(blocks)
+    generator = np.random.default_rng(5)
+    half = generator.normal(size=(N, N))
+    mixing = half + half.T
+    plain = np.asarray(hankel.score_table(blocks, params))
+    spec = {2: "ab,ia,jb->ij", 3: "abc,ia,jb,kc->ijk"}[order]
+    wanted = np.einsum(spec, plain, *[mixing] * order)
+    found = hankel.score_table(blocks, params, mixing=jnp.asarray(mixing))
+    np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
+
+
 def test_wrong_settings_are_named():
     with pytest.raises(InputError, match="`order` must be 1, 2 or 3, got 4"):
         hankel.basis(4)

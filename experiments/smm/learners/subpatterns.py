@@ -23,9 +23,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
-__all__ = ["PATTERNS", "Params", "cells", "score_table", "zeros"]
+__all__ = ["PATTERNS", "Params", "cells", "mixing", "score_table", "zeros"]
 
 
 class Params(NamedTuple):
@@ -109,3 +110,25 @@ def score_table(params: Params, letter_of: jax.Array) -> jax.Array:
     one_right = w.sxx + w.s_x[:, None, :]
     right = w.ssx + w.sx[None, :, :] + spread(one_right, 1)
     return w.sss + spread(left, 0) + spread(right, 2)  # (x_a, b, c) and (a, b, x_c)
+
+
+def mixing(letter_of: np.ndarray, nothing: float, letter: float) -> jax.Array:
+    r"""Return S that makes the table of a Hankel matrix over all sub-patterns.
+
+    Let E be a Hankel matrix over strings of three places, each with a bi-symbol, a
+    letter alone or nothing. One of m = n + K + 1 signs stands at a place. With
+    :math:`M = [I, w_x L, w_\epsilon 1]`, (n, m), the table is E with M applied to each
+    axis. Among all E with one table the smallest nuclear norm has the E whose rows and
+    columns lie in the row space of M. With :math:`S = (M M^\top)^{1/2}` it is the norm
+    of the matrix H with (n, n, n) entries whose table is H with S applied to each axis.
+    The same holds of the Frobenius norm.
+
+    Args:
+      letter_of: (n,) int, the letter of each bi-symbol.
+      nothing: Weight :math:`w_\epsilon` of places that show nothing.
+      letter: Weight :math:`w_x` of places that show a letter alone.
+    """
+    is_same = letter_of[:, None] == letter_of[None, :]
+    gram = np.eye(len(letter_of)) + letter**2 * is_same + nothing**2
+    values, vectors = np.linalg.eigh(gram)
+    return jnp.asarray((vectors * np.sqrt(values)) @ vectors.T, jnp.float32)

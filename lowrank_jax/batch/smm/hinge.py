@@ -65,11 +65,13 @@ class SmoothedHinge(NamedTuple):
     Attributes:
       loss: () sum over words.
       cost: () the expected Hamming cost.
+      gold: () score of the true paths, which the loss is a difference from.
       gradient: One matrix per block; expected less true counts.
     """
 
     loss: jax.Array
     cost: jax.Array
+    gold: jax.Array
     gradient: hankel.Params
 
 
@@ -80,17 +82,19 @@ def smoothed_hinge(
     smoothing: float | jax.Array,
     *,
     has_boundary: bool = True,
+    mixing: jax.Array | None = None,
 ) -> SmoothedHinge:
     """Return the sum of smoothed hinges (SMM-X1) and its gradient."""
-    table, pull_back = _table(blocks, params, has_boundary)
+    table, pull_back = _table(blocks, params, has_boundary, mixing)
 
-    def loss(table: jax.Array, cost: jax.Array) -> jax.Array:
+    def loss(table: jax.Array, cost: jax.Array) -> tuple[jax.Array, jax.Array]:
         best = smooth_maximum(table, lattice, smoothing=smoothing, cost=cost)
-        return best - gold_score(table, lattice)
+        gold = gold_score(table, lattice)
+        return best - gold, gold
 
-    one = jnp.ones((), table.dtype)
-    value, (gradient, cost) = jax.value_and_grad(loss, (0, 1))(table, one)
-    return SmoothedHinge(value, cost, pull_back(gradient))
+    graded = jax.value_and_grad(loss, (0, 1), has_aux=True)
+    (value, gold), (gradient, cost) = graded(table, jnp.ones((), table.dtype))
+    return SmoothedHinge(value, cost, gold, pull_back(gradient))
 
 
 def hinge_loss(
@@ -100,9 +104,10 @@ def hinge_loss(
     smoothing: float | jax.Array | None = None,
     *,
     has_boundary: bool = True,
+    mixing: jax.Array | None = None,
 ) -> jax.Array:
     """Return the sum of hinges alone, smoothed or (None) not."""
-    table = hankel.score_table(blocks, params, has_boundary=has_boundary)
+    table = hankel.score_table(blocks, params, has_boundary=has_boundary, mixing=mixing)
     if smoothing is None:
         best = best_paths(table, lattice).score
     else:
@@ -111,12 +116,17 @@ def hinge_loss(
 
 
 def _table(
-    blocks: tuple[hankel.Block, ...], params: hankel.Params, has_boundary: bool
+    blocks: tuple[hankel.Block, ...],
+    params: hankel.Params,
+    has_boundary: bool,
+    mixing: jax.Array | None = None,
 ) -> tuple:
     """Return the table of scores, and the map from its gradients to the blocks'."""
 
     def table_of(params: hankel.Params) -> jax.Array:
-        return hankel.score_table(blocks, params, has_boundary=has_boundary)
+        return hankel.score_table(
+            blocks, params, has_boundary=has_boundary, mixing=mixing
+        )
 
     back = jax.linear_transpose(table_of, params)
     return table_of(params), lambda gradient: back(gradient)[0]

@@ -24,7 +24,7 @@ The gap lies between these two bounds.
 One `update` is one iteration over the whole corpus, a `streams.words.Lattice`.
 """
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -120,6 +120,7 @@ def learner(
     strength: float | jax.Array = 1.0,
     reduction: Literal["sum", "mean"] = "sum",
     has_boundary: bool = True,
+    mixing: jax.Array | None = None,
     svt: Literal["full", "svd", "truncated"] = "full",
     max_rank: int = 32,
     num_subspace_steps: int = 1,
@@ -139,6 +140,8 @@ def learner(
       strength: Strength :math:`\tau`, zero or more. May be traced.
       reduction: Reduction of the hinges over words, ``"sum"`` or ``"mean"``.
       has_boundary: True scores factors over the boundary symbol.
+      mixing: (n, n) symmetric matrix on each axis of the table, or None, as in
+        `hankel.score_table`. May be traced.
       svt: Thresholding: ``"full"``, ``"svd"`` or ``"truncated"``.
       max_rank: Largest rank of a truncated step. `Info.is_complete` tells whether this
         rank sufficed.
@@ -175,14 +178,14 @@ def learner(
             num_iterations=jnp.zeros((), jnp.int32),
         )
 
+    reading: dict[str, Any] = {"has_boundary": has_boundary, "mixing": mixing}
+
     def update(state: State, lattice: Lattice) -> tuple[State, Info]:
         strengths = (jnp.asarray(strength, dtype),) * len(blocks)
         scale = splitting.loss_scale(lattice, reduction)
         mu = jnp.asarray(smoothing, dtype)
 
-        start = smoothed_hinge(
-            blocks, state.ahead, lattice, mu, has_boundary=has_boundary
-        )
+        start = smoothed_hinge(blocks, state.ahead, lattice, mu, **reading)
         gradient = jax.tree.map(lambda part: scale * part, start.gradient)
         bound = lower_bound(regulariser, gradient, scale * start.cost, strengths)
         best_bound = jnp.maximum(state.lower_bound, bound)  # DR-M2
@@ -192,14 +195,13 @@ def learner(
             size = 1 / curvature
             half_way = jax.tree.map(lambda z, g: z - size * g, state.ahead, gradient)
             moved = backward.step(half_way, strengths, size, state.right)
-            loss = scale * hinge_loss(
-                blocks, moved.params, lattice, mu, has_boundary=has_boundary
-            )
+            loss = scale * hinge_loss(blocks, moved.params, lattice, mu, **reading)
             shift = jax.tree.map(jnp.subtract, moved.params, state.ahead)
             model = scale * start.loss + _dot(gradient, shift)
             model = model + curvature / 2 * _dot(shift, shift)
-            # The losses are large sums: their rounding must not count as a failure.
-            slack = 4 * jnp.finfo(dtype).eps * jnp.abs(loss)
+            # Each loss is a difference of large sums: their rounding is no failure.
+            sums = jnp.abs(loss) + scale * jnp.abs(start.gold)
+            slack = 4 * jnp.finfo(dtype).eps * sums
             return _Trial(
                 moved=moved,
                 loss=loss,
@@ -235,9 +237,7 @@ def learner(
         share = (momentum - 1) / following
         ahead = jax.tree.map(lambda h, m: h + share * m, moved.params, move)
 
-        loss = scale * hinge_loss(
-            blocks, moved.params, lattice, None, has_boundary=has_boundary
-        )
+        loss = scale * hinge_loss(blocks, moved.params, lattice, None, **reading)
         objective = loss + moved.penalty
         best = splitting.keep_best(state, moved.params, objective)
         gap = splitting.relative_gap(best["best_objective"], best_bound)

@@ -304,6 +304,59 @@ def test_the_smoothed_method_reaches_the_objective_in_fewer_passes():
     assert smoothed.final_params(state, "best")[0].shape == state.params[0].shape
 
 
+@pytest.mark.slow
+def test_the_smoothed_method_closes_the_gap_with_mixed_symbols():
+    """The bound holds at every matrix, and the mixed problem is another problem."""
+    alphabet, _, lattice = task()
+    n, blocks = alphabet.num_symbols, hankel.basis(3)
+    mixing = jnp.eye(n) + 0.3 * (alphabet.letter_of[:, None] == alphabet.letter_of)
+    settings = {"smoothing": 0.02, "strength": 1.0, "dtype": jnp.float64}
+
+    def solved(mixing):
+        learner = smoothed.learner(first_curvature=10.0, mixing=mixing, **settings)
+        state = learner.init(jax.random.key(0), lattice)
+        step = jax.jit(lambda s, _: learner.update(s, lattice))
+        return jax.lax.scan(step, state, None, length=200)
+
+    state, trace = solved(mixing)
+    assert trace.gap[-1] < 0.05 and trace.is_accepted.all()
+    found = hinge_loss(blocks, state.best_params, lattice, mixing=mixing)
+    table = np.asarray(hankel.score_table(blocks, state.best_params, mixing=mixing))
+    np.testing.assert_allclose(found, loss_and_subgradient(table)[0], rtol=1e-9)
+    penalty = np.linalg.norm(state.best_params[0], "nuc")
+    np.testing.assert_allclose(found + penalty, trace.best_objective[-1], rtol=1e-9)
+    bound = trace.lower_bound[-1]
+    for seed in range(20):
+        move = np.random.default_rng(seed).normal(size=state.params[0].shape) / 50
+        point = (state.best_params[0] + move,)
+        loss = hinge_loss(blocks, point, lattice, mixing=mixing)
+        assert loss + np.linalg.norm(point[0], "nuc") >= bound
+    assert abs(solved(None)[1].best_objective[-1] - trace.best_objective[-1]) > 0.1
+
+
+def test_rounding_of_large_sums_does_not_stop_the_smoothed_method():
+    """Separable words: scores are large, and their differences are nearly nothing."""
+    corpus = Corpus(
+        (np.array(list("cacica" * 10)),),
+        np.array(list("k@sIk@" * 10)),
+        np.arange(0, 61, 6),
+        "toy",
+    )
+    alphabet = alphabet_of(corpus)
+    words = encode_words(alphabet, corpus)
+    lattice = streams.words.lattice(alphabet, words)
+    learner = smoothed.learner(
+        regulariser="squared_frobenius",
+        strength=0.01,
+        smoothing=0.003,
+        dtype=jnp.float32,
+    )
+    state = learner.init(jax.random.key(0), lattice)
+    step = jax.jit(lambda s, _: learner.update(s, lattice))
+    _, trace = jax.lax.scan(step, state, None, length=150)
+    assert trace.is_accepted.all() and trace.gap[-1] < 0.02
+
+
 @pytest.mark.parametrize("max_rank", [1, 6])
 def test_too_little_room_or_too_few_trials_are_told(max_rank):
     alphabet, words, lattice = task()

@@ -140,7 +140,8 @@ def test_the_score_falls_below_the_first_by_its_scale_on_average():
     assert mean == pytest.approx(-SETTINGS["score_scale"], rel=1e-5)
 
 
-def test_first_candidates_score_as_the_tagger_does():
+@pytest.mark.parametrize("base", ["perceptron", "mira"])
+def test_first_candidates_score_as_the_tagger_does(base):
     train, development, _ = corpora()
     encoder, sequences = encoded(train)
     key = jax.random.split(jax.random.key(SETTINGS["seed"]))[1]
@@ -149,7 +150,13 @@ def test_first_candidates_score_as_the_tagger_does():
         np.arange(train.num_sentences),
         key=key,
         num_passes=NUM_PASSES,
+        base=base,
     )
+    split = made().development
+    if base == "mira":
+        other = nbest.make_chunk_lists(*corpora(), **SETTINGS, base=base).development
+        assert not np.array_equal(other.lists.values, split.lists.values)
+        split = other
     best = k_best(
         params,
         encoder.transform(development),
@@ -160,7 +167,6 @@ def test_first_candidates_score_as_the_tagger_does():
     codes = np.concatenate([labels[0] for labels, _ in best])
     predicted = np.array(encoder.labels, object)[codes]
     expected = metrics.chunk_scores(development.labels, predicted, development.offsets)
-    split = made().development
     first = np.zeros(split.lists.num_lists, int)
     assert corpus_f1(split, first) == pytest.approx(expected.f1)
 

@@ -210,6 +210,15 @@ def test_true_limit_is_where_the_run_goes_and_its_rate_is_predicted():
     assert late ** (1 / 10) == pytest.approx(rate, rel=1e-2)  # settled, not rounded
 
 
+def test_a_contraction_near_its_prediction_is_linear():
+    run = {"step": "tight", "observed_rate": 0.998, "predicted_rate": 0.9979}
+    linear, predicted = fig3.verdicts({"runs": [run]})
+    assert linear["verdict"] == "fails" and predicted["verdict"] == "holds"
+    run |= {"observed_rate": 0.1}
+    found = fig3.verdicts({"runs": [run]})
+    assert [one["verdict"] for one in found] == ["holds", "fails"]
+
+
 def _as_params(vector, like):
     return ravel_pytree(like)[1](jnp.asarray(vector))
 

@@ -7,7 +7,7 @@ import pytest
 
 from experiments.__main__ import draw
 from experiments.protocol import Setup
-from experiments.smm import baselines, fig1, fig2, operators, subpatterns
+from experiments.smm import baselines, certified, fig1, fig2, operators, subpatterns
 from experiments.smm import words as smm_words
 from experiments.smm.words import Chosen, Setting
 from lowrank_jax import data
@@ -164,6 +164,43 @@ def test_each_claim_of_the_paper_is_answered(pretended, tmp_path, scale, num_cla
         assert (tmp_path / "figure.png").stat().st_size > 5000
 
 
+@pytest.mark.slow
+def test_optima_are_certified_and_compared_on_the_same_split(
+    corpus, monkeypatch, tmp_path
+):
+    monkeypatch.setattr(smm_words, "read_words", lambda folder: corpus)
+    draw_split = functools.partial(smm_words.draw_split, sizes=SIZES)
+    monkeypatch.setattr(smm_words, "draw_split", draw_split)
+    monkeypatch.setattr(certified, "NUM_WORDS", (40,))
+    result = certified.run(Setup(say=quiet))
+    names = [row["method"] for row in result["rows"]]
+    both = [certified.SPECTRAL, certified.SPECTRAL + certified.FIRST_STAGE]
+    assert set(names) == {*both, "CRF", "perceptron"} and len(names) == 12
+    for row in result["rows"]:
+        assert row["test"] > 90
+        if "gap" in row:
+            assert 0 <= row["gap"] <= certified.TOLERANCE
+    verdicts = certified.verdicts(result)
+    assert verdicts[-1]["verdict"] == "holds"
+    assert len(verdicts) == 5 and verdicts[0]["claim"].startswith("40 words: spectral")
+    assert "| spectral, sub-patterns | gap 0." in certified.table(result)
+    draw(certified.EXPERIMENT, result, tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 5000
+
+    rows = [
+        {"split": s, "num_words": 40, "method": name, "test": test + s, "gap": gap}
+        for s in range(3)
+        for name, test, gap in (
+            (certified.SPECTRAL, 83 + s / 10, 0.02),
+            (certified.CRF, 82.0, 0.0),
+        )
+    ]
+    above, gap = certified.verdicts({"sizes": [40], "rows": rows})
+    assert above["claim"].endswith("above CRF") and above["verdict"] == "holds"
+    np.testing.assert_allclose(above["value"], 1.1)
+    assert gap["verdict"] == "fails" and gap["found"] == "largest 2.00 %"
+
+
 def test_a_resumed_figure_runs_only_what_is_missing(pretended):
     kept, computed = {}, []
 
@@ -201,6 +238,14 @@ def test_an_automaton_with_all_states_scores_as_its_table(
             assert most["test"] == most["table_test"]
         assert one["weights"] < most["weights"] and one["states"] < most["states"]
     assert "| spectral | the table |" in operators.table(result)
+    by_hand = [
+        {"split": split, "rank": 5, "method": name, "test": 80 + gain + split}
+        for split in range(3)
+        for name, gain in ((operators.SPECTRAL, 2 + split / 9), (operators.PLAIN, 0))
+    ]
+    (found,) = operators.verdicts({"rows": by_hand})
+    np.testing.assert_allclose(found["value"], 2 + 1 / 9)
+    assert found["verdict"] == "holds" and "rank 5" in found["claim"]
     draw(operators.EXPERIMENT, result, tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 5000
 

@@ -15,6 +15,7 @@ from experiments.__main__ import draw
 from experiments.bench import tm as bench
 from experiments.protocol import Setup
 from experiments.tm import (
+    chunks,
     defaults,
     fig3,
     fig4,
@@ -170,16 +171,54 @@ def test_table1_chooses_on_development_and_answers_each_finding(tiny, tmp_path):
     assert (tmp_path / "one.png").stat().st_size > 10_000
 
 
-def test_tags_run_the_same_grid_on_other_lists(tiny, monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("module", "lists", "name", "test"),
+    [
+        (tags, "tag_lists", "tm-tags", "Brown, 20 sentences"),
+        (chunks, "chunk_lists", "tm-chunks", "CoNLL-2000 test, 20 sentences"),
+    ],
+)
+def test_other_lists_run_the_same_grid(
+    tiny, monkeypatch, tmp_path, module, lists, name, test
+):
     scale = table1.Scale(SIZES, table1.NUM_SEEDS, 2, (2,), (1,))
     monkeypatch.setattr(tags, "SCALES", {"small": scale})
-    monkeypatch.setattr(nbest, "tag_lists", lambda *_, **__: made())
-    result = json.loads(json.dumps(tags.run(Setup(say=lambda _: None))))
+    asked = []
+    monkeypatch.setattr(nbest, lists, lambda *_, **how: asked.append(how) or made())
+    result = json.loads(json.dumps(module.run(Setup(say=lambda _: None))))
+    assert asked[0].get("base") == ("mira" if module is chunks else None)
     other = table1.run(Setup(say=lambda _: None))
-    assert result["experiment"] == "tm-tags" and result["test"].startswith("Brown")
+    assert result["experiment"] == name and result["test"].startswith(test)
     scored = [[row["f1_runs"] for row in one["rows"]] for one in (result, other)]
     assert scored[0] == scored[1]
-    draw(tags.EXPERIMENT, result, tmp_path / "tags.png")
+    draw(module.EXPERIMENT, result, tmp_path / "lists.png")
+
+
+def test_verdicts_show_the_differences_they_rest_on():
+    part = {"value": 0.5, "interval": [0.1, 0.9], "answer": "yes", "note": ""}
+    low = {"value": -0.5, "interval": [-1.0, -0.1], "answer": "no"}
+    result = {
+        "findings": {
+            "1a: better": {"answer": "yes", "by_size": {"100": {"MIRA": part}}},
+            "2b: always": {
+                "answer": "no",
+                "by_size": {"100": part, "200": low | {"note": "the opposite holds"}},
+            },
+            "3a: mapping": {
+                "answer": "no", "mean": part, "num_above": 1, "num_cells": 2,
+                "cells": [part, low | {"note": "not established"}],
+            },
+        }
+    }  # fmt: skip
+    found = {one["claim"]: one for one in findings.verdicts(result)}
+    one = found["1a: better"]
+    assert (one["value"], one["found"]) == (0.5, "MIRA +0.50 (+0.10 to +0.90)")
+    two = found["2b: always"]
+    assert two["found"] == "100 +0.50 (+0.10 to +0.90); 200 -0.50 (-1.00 to -0.10)"
+    assert (two["value"], two["verdict"]) == (None, "fails")
+    three = found["3a: mapping"]
+    assert three["found"] == "mean +0.50 (+0.10 to +0.90); above 0 in 1 of 2 cells"
+    assert three["verdict"] == "not decided"
 
 
 def test_defaults_are_compared_with_each_method_list_by_list(monkeypatch, tmp_path):
@@ -225,6 +264,9 @@ def test_fig4_shows_the_energy_of_both_mappings(monkeypatch, tmp_path):
     np.testing.assert_allclose(sequential["singular_values"], expected)
     assert surrogate["rank_one_energy"] > 0.8 > sequential["rank_one_energy"]
     assert "surrogate" in fig4.table(result)
+    assert fig4.verdicts(result)[0]["verdict"] == "holds"
+    surrogate["rank_one_energy"] = 0.0
+    assert fig4.verdicts(result)[0]["verdict"] == "fails"
     draw(fig4.EXPERIMENT, result, tmp_path / "four.png")
     assert (tmp_path / "four.png").stat().st_size > 10_000
 
@@ -236,6 +278,11 @@ def test_fig3_is_drawn_from_its_result(tmp_path):
     rows = [{"method": name, "C": 0.1, **curves} for name in names]
     result = {"size": 2000, "base_f1": 90.0, "notes": ["one"], "rows": rows}
     assert "| MIRA | 0.1 | 90.00 | 95.00 | 95.00 |" in fig3.table(result)
+    rows[2] = {**rows[2], "train_f1": [90.0, 96], "held_out_f1": [90.0, 92]}
+    found = fig3.verdicts(result | {"seeds": 4})
+    assert [one["verdict"] for one in found] == ["holds", "fails"] * 2
+    half = 3.182446 * np.sqrt(2 * 0.1**2 / 4)  # t of 3 degrees
+    np.testing.assert_allclose(found[0]["interval"], [1 - half, 1 + half], rtol=1e-6)
     draw(fig3.EXPERIMENT, result, tmp_path / "three.png")
     assert (tmp_path / "three.png").stat().st_size > 10_000
 

@@ -133,3 +133,30 @@ def test_the_entries_of_a_trigram_are_those_the_table_of_scores_adds():
     total = sum(getattr(params, name)[cells[name]] for name in subpatterns.PATTERNS)
     table = subpatterns.score_table(params, jnp.asarray(alphabet.letter_of))
     np.testing.assert_allclose(total, table, rtol=1e-10, atol=1e-12)
+
+
+def test_mixing_gives_the_least_norm_over_all_strings_with_one_table():
+    """E over bi-symbols, letters and nothing; its table; the matrix H of that table."""
+    letter_of = np.array([0, 1, 1, 1, 2])
+    mixing = np.asarray(subpatterns.mixing(letter_of, 0.5, 0.7), float)
+    signs = np.concatenate(
+        [np.eye(5), 0.7 * np.eye(3)[letter_of], np.full((5, 1), 0.5)], axis=1
+    )
+    np.testing.assert_allclose(mixing @ mixing, signs @ signs.T, rtol=1e-5)
+
+    def table_of(tensor, matrix):
+        return np.einsum("abc,ia,jb,kc->ijk", tensor, matrix, matrix, matrix)
+
+    def norm(tensor):
+        return np.linalg.norm(tensor.reshape(-1, tensor.shape[-1]), "nuc")
+
+    generator = np.random.default_rng(0)
+    any_one = generator.normal(size=(9, 9, 9))
+    table = table_of(any_one, signs)
+    small = table_of(table, np.linalg.inv(mixing))  # H
+    np.testing.assert_allclose(table_of(small, mixing), table, rtol=1e-6, atol=1e-8)
+    least = table_of(table, np.linalg.pinv(signs))
+    np.testing.assert_allclose(table_of(least, signs), table, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(norm(small), norm(least), rtol=1e-5)
+    assert norm(least) < norm(any_one)
+    np.testing.assert_allclose(np.linalg.norm(small), np.linalg.norm(least), rtol=1e-5)
