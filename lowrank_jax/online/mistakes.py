@@ -37,9 +37,9 @@ __all__ = [
     "entries",
     "find",
     "margin",
+    "marked",
     "num_repeats",
     "pairs",
-    "places",
     "position",
     "predict",
     "price",
@@ -187,7 +187,7 @@ def find(sentence: Sentence, predicted: jax.Array) -> Differences:
     is_inside = jnp.arange(window, dtype=jnp.int32) < sentence.length
     is_wrong = (labels[0] != labels[1]) & is_inside
     differs = is_wrong | ((previous[0] != previous[1]) & is_inside)
-    positions, count = places(differs)
+    positions, count = marked(differs)
     return Differences(
         positions=positions,
         num_positions=count,
@@ -197,8 +197,8 @@ def find(sentence: Sentence, predicted: jax.Array) -> Differences:
     )
 
 
-def places(is_marked: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Return the places of the marks in ascending order, then zeros; their number."""
+def marked(is_marked: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return where the marks are in ascending order, then zeros; and their number."""
     count = is_marked.sum(dtype=jnp.int32)
     found = by_platform(is_marked, count, cpu=_one_by_one, gpu=_at_once, tpu=_at_once)
     return found, count

@@ -126,7 +126,7 @@ def find(
     )
     is_wrong = is_inside & (labels[0] != labels[1])
     differs = is_wrong | (is_inside & (previous[0] != previous[1]))
-    where, number = mistakes.places(differs)
+    where, number = mistakes.marked(differs)
     gaps = jnp.where(differs, got[:, 1].ravel()[place], 0)
     wrong = jnp.zeros((shapes.batch_size,), jnp.int32)
     margin = jnp.zeros((shapes.batch_size,), dtype)
