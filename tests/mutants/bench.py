@@ -148,7 +148,7 @@ def in_child(act: Callable[[], object], limit: float) -> str | None:
     child = os.fork()
     if child == 0:
         try:
-            os.setsid()  # its own children end with it
+            os.setpgid(0, 0)  # its own children end with it; its priority stays
             resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit) + 1))
             null = os.open(os.devnull, os.O_RDWR)
             for number in (0, 1, 2):
@@ -195,7 +195,7 @@ class Bench:
         """Run the tests of a file in a child if nothing is known about them."""
         own = [item for name, item in items.items() if name.startswith(f"{file}::")]
         told = self.told[file]
-        if not told.exists():
+        if own and not told.exists():
             part = told.with_suffix(f".{os.getpid()}")
             part.touch()
             in_child(lambda: self._watch(own, part), 90)
@@ -260,6 +260,8 @@ class Bench:
             with_tests(files, lambda items: told.append(first(items)))
             return told[0] if told else "the import"
 
+        if not tests:
+            return ""
         limit = 3 * sum(test.seconds for test in tests) + 15
         found = in_child(act, limit)
         return "no end" if found is None else found
