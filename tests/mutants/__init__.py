@@ -153,7 +153,7 @@ def test_files() -> list[str]:
         path = ROOT / "tests" / name
         found += [path.with_name(f"test_{name}")] * path.name.endswith(".py")
         found += sorted(path.rglob("test_*.py"))
-    found.append(ROOT / "tests/test_learners.py")
+    found += [ROOT / "tests/test_learners.py", ROOT / "tests/data/test_lists.py"]
     return [str(path.relative_to(ROOT)) for path in found if path.exists()]
 
 
