@@ -1,6 +1,9 @@
 """The tool that plants faults: one place each, in code that still compiles."""
 
 import ast
+import os
+
+import pytest
 
 from tests import mutants
 from tests.mutants import bench
@@ -20,6 +23,9 @@ def test_a_mutant_is_one_change_of_one_place():
 
 
 def test_every_module_of_the_core_has_tests():
+    files = mutants.test_files()
+    assert len(files) > 60 and all((mutants.ROOT / name).is_file() for name in files)
+    assert {"tests/test_loops.py", "tests/linalg/test_svt.py"} <= set(files)
     for path in mutants.PACKAGE.glob("linalg/*.py"):
         for name in mutants.tests_of(str(path.relative_to(mutants.PACKAGE))):
             assert (mutants.ROOT / name).is_file()
@@ -38,14 +44,14 @@ def test_statements_are_those_inside_functions():
 
 
 def test_the_last_word_counts():
-    lines = ["1 left a.py:1:2: x + 1 -> x - 1 []", "2 control found a.py []"]
+    lines = ["1 survivor a.py:1:2: x + 1 -> x - 1 []", "2 control found a.py []"]
     lines += [
         "3 found a.py:1:2: x + 1 -> x - 1 [tests/test_a.py]",
-        "4 left b.py:1:0: 0 []",
+        "4 survivor b.py:1:0: 0 []",
     ]
     assert verdicts(lines) == {
         "a.py:1:2: x + 1 -> x - 1": "found",
-        "b.py:1:0: 0": "left",
+        "b.py:1:0: 0": "survivor",
     }
 
 
@@ -67,15 +73,41 @@ def test_a_statement_tells_that_it_runs(tmp_path):
     assert (found["add"](12), len(hits)) == (0, 3)
 
 
-def test_tests_that_run_a_statement_come_first_within_the_seconds():
+def test_tests_that_run_a_statement_are_taken_quickest_first_within_the_seconds():
     place = object.__new__(bench.Bench)
     mutant = mutants.Mutant("loops.py", 7, 6, (0, 1), "0", "1")
-    slow = bench.Known("slow", 15.0, {("loops.py", 6)})
-    quick = bench.Known("quick", 1.0, {("loops.py", 6)})
-    other = bench.Known("other", 0.1, {("loops.py", 2)})
-    place.seconds, place.known = 20, {"a": [other, slow, quick], "b": [other]}
-    assert place.choose(mutant, ["a", "b"]) == [quick, slow, other]
-    assert place.choose(mutant, ["b"]) == []
-    assert place.choose(mutant._replace(statement=0), ["b"]) == [other]  # at import
+    slow = bench.Known("tests/a.py::slow", 15.0, {("loops.py", 6)})
+    quick = bench.Known("tests/a.py::quick", 1.0, {("loops.py", 6)})
+    other = bench.Known("tests/test_loops.py::other", 0.1, {("loops.py", 2)})
+    known, place.seconds = [other, slow, quick], 20
+    assert place.choose(mutant, known) == [quick, slow]
+    assert place.choose(mutant, [other]) == []
+    assert place.choose(mutant._replace(statement=0), known) == [other]  # at import
     place.seconds = 10
-    assert place.choose(mutant, ["a"]) == [quick, other]
+    assert place.choose(mutant, known) == [quick]
+    assert place.choose(mutant, [slow]) == [slow]
+
+
+def test_functions_that_are_there_get_the_code_of_a_mutant(monkeypatch, tmp_path):
+    name, place = "made.py", {"__hit__": lambda _: None}
+    plain = "def add(x):\n    return (lambda y: x + y)(1)\nkept = [add]\n"
+    monkeypatch.setattr(bench.Watching, "changed", {})
+    codes = {name: bench.Watching.compile(name, plain)}
+    monkeypatch.setattr(bench.Watching, "codes", codes)
+    exec(codes[name], place)
+    assert place["kept"][0](5) == 6
+    bench.put(
+        mutants.Mutant(name, 2, 2, (0, 1), "x + y", "x - y"),
+        plain.replace("x + y", "(x - y)"),
+    )
+    assert place["kept"][0](5) == 4
+    assert bench.Watching.changed[name].count("-") == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")  # the child computes nothing
+def test_a_child_tells_its_text_or_that_it_has_no_end():
+    assert bench.in_child(lambda: "found", 5) == "found"
+    assert bench.in_child(lambda: None, 5) == ""
+    assert bench.in_child(lambda: os.kill(os.getpid(), 9), 5) is None
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        bench.in_child(lambda: 1 / 0, 5)

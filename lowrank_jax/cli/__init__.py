@@ -68,6 +68,9 @@ def main(argv: list[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8")
     try:
+        for word in argv:
+            if "\0" in word:
+                raise InputError(f"{word} holds a zero byte; check the path.")
         arguments, unknown = _parser(argv).parse_known_args(argv)
         if unknown:
             told = f"unrecognized arguments: {' '.join(unknown)}"

@@ -20,8 +20,9 @@ Different literals. Equal texts agree at both ends. So one of the two first lite
 a prefix of the other, and one of the two last literals is a suffix of the other.
 """
 
+import bisect
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -191,8 +192,15 @@ class Doubts:
           values: String of each code.
         """
         self._is_total, self._marks = [], []
+        by_first: dict[str, list[tuple[str, ...]]] = {}
         for literals in skeletons:
-            others = [other for other in skeletons if other != literals]
+            by_first.setdefault(literals[0], []).append(literals)
+        firsts = sorted(by_first)
+        lengths = sorted({len(first) for first in firsts})
+        for literals in skeletons:
+            heads = _same_beginning(literals[0], firsts, lengths)
+            near = (other for head in heads for other in by_first.get(head, ()))
+            others = (other for other in near if other != literals)
             between = literals[1:-1]
             is_total = "" in between or any(_may_meet(literals, o) for o in others)
             self._is_total.append(is_total)
@@ -225,6 +233,19 @@ class Doubts:
         if self._is_total[skeleton]:
             return np.ones(codes.shape[1], bool)
         return self._is_marked[self._marks[skeleton]][codes].any(axis=0)
+
+
+def _same_beginning(
+    text: str, ordered: Sequence[str], lengths: Sequence[int]
+) -> Iterator[str]:
+    """Yield what a text may begin with, and the ordered texts that begin with it."""
+    for length in lengths:
+        if length < len(text):
+            yield text[:length]
+    place = bisect.bisect_left(ordered, text)
+    while place < len(ordered) and ordered[place].startswith(text):
+        yield ordered[place]
+        place += 1
 
 
 def _has_mark(values: Sequence[str], marks: frozenset[str]) -> np.ndarray:

@@ -5,20 +5,24 @@ reference. A GPU wants few launches, a TPU whole rows and no gathers of single n
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+import jax
+import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax import checks
 
-__all__ = ["by_platform", "forced"]
+__all__ = ["accumulate", "by_platform", "forced"]
 __dir__ = __all__.copy
 
 Result = TypeVar("Result")
 _FORCED: ContextVar[str | None] = ContextVar("form", default=None)
 _FORMS = ("cpu", "gpu", "tpu")
+_MOST_SPELT_OUT = 128  # steps; 400 take seconds to compile
 
 
 def by_platform(
@@ -42,6 +46,25 @@ def by_platform(
     own = {"cuda": gpu, "rocm": gpu, "tpu": tpu}
     own = {name: found for name, found in own.items() if found is not cpu}
     return lax.platform_dependent(*arguments, default=cpu, **own)
+
+
+def accumulate(
+    step: Callable[[jax.Array, Any], jax.Array], start: jax.Array, places: Sequence[int]
+) -> jax.Array:
+    """Take a step from a total to the next for each place, in order.
+
+    Spelt out, a sum fuses with the gathers of its terms on a CPU, where a reduction
+    does not. Many steps are a loop, as each step that is spelt out is compiled.
+
+    Args:
+      step: Function of the total and of a place, which is traced in a loop.
+      start: Total at the start.
+      places: Whole numbers.
+    """
+    if len(places) <= _MOST_SPELT_OUT:
+        return functools.reduce(step, places, start)
+    each = jnp.array(places, jnp.int32)
+    return lax.fori_loop(0, len(places), lambda i, total: step(total, each[i]), start)
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ A model with an index `rows` keeps one row per touched feature (`online.touched`
 row of feature k is ``rows[k]``.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +38,7 @@ from lowrank_jax import checks
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import LowRankScores, Scores
 from lowrank_jax.linalg import spectra
-from lowrank_jax.linalg.forms import by_platform
+from lowrank_jax.linalg.forms import accumulate, by_platform
 from lowrank_jax.models import blocks
 from lowrank_jax.models.blocks import stride
 from lowrank_jax.streams import sentences
@@ -226,15 +226,19 @@ def positions(
     # Unrolled over features and ranks: the sum stays in one fused loop on a CPU.
     def spelt_out(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
         unary = jnp.zeros((ids.shape[0], labels), dtype)
-        for t in space.zero_order:
-            unary = unary + rows[:, t, :labels]
+        unary = accumulate(
+            lambda found, t: found + rows[:, t, :labels], unary, space.zero_order
+        )
         pairwise = jnp.zeros((ids.shape[0], labels, each), dtype)
-        for t in space.first_order:
+
+        def add(pairwise: jax.Array, t: Any) -> jax.Array:
             for j in range(rank):
                 left = rows[:, t, labels * (1 + j) :][:, :labels]
                 right = rows[:, t, labels * (1 + rank) + each * j :][:, :each]
                 pairwise = pairwise + left[:, :, None] * right[:, None, :]
-        return unary, pairwise
+            return pairwise
+
+        return unary, accumulate(add, pairwise, space.first_order)
 
     def products(rows: jax.Array) -> tuple[jax.Array, jax.Array]:
         zero, first = (
@@ -282,9 +286,9 @@ def packed_unary(rows: jax.Array, space: Space) -> jax.Array:
     """Return the (n, stride) scores of labels; columns beyond S hold anything."""
     width = stride(space.num_labels)
     unary = jnp.zeros((rows.shape[0], width), rows.dtype)
-    for t in space.zero_order:
-        unary = unary + rows[:, t, :width]
-    return unary
+    return accumulate(
+        lambda found, t: found + rows[:, t, :width], unary, space.zero_order
+    )
 
 
 def packed_pairs(rows: jax.Array, space: Space, start: jax.Array) -> jax.Array:
@@ -293,14 +297,17 @@ def packed_pairs(rows: jax.Array, space: Space, start: jax.Array) -> jax.Array:
     Columns beyond S hold anything: a slice of `stride` columns reaches into what lies
     beside it in the row.
     """
-    labels, each, pairs = space.num_labels, stride(space.num_labels), start
+    labels, each = space.num_labels, stride(space.num_labels)
     rank = rank_of(rows, labels)
-    for t in space.first_order:
+
+    def add(pairs: jax.Array, t: Any) -> jax.Array:
         for j in range(rank):
             left = rows[:, t, labels * (1 + j) :][:, :each]
             right = rows[:, t, labels * (1 + rank) + each * j :][:, : labels + 1]
             pairs = pairs + right[:, :, None] * left[:, None, :]
-    return pairs
+        return pairs
+
+    return accumulate(add, start, space.first_order)
 
 
 def packed(
@@ -384,8 +391,9 @@ def sought(
         values = here[1] if len(here) > 1 else None
         rows = packed_rows(params, here[0], space, values, True)
         unary = jnp.zeros((len(rows), labels), rows.dtype)
-        for t in space.zero_order:
-            unary = unary + rows[:, t, :labels]
+        unary = accumulate(
+            lambda found, t: found + rows[:, t, :labels], unary, space.zero_order
+        )
         own = rows[:, np.array(space.first_order, np.int32)]
         left = own[:, :, labels:first].reshape(len(rows), -1, labels)
         right = own[:, :, first : first + rank * each].reshape(len(rows), -1, each)

@@ -12,7 +12,7 @@ slots fill from the left. Page 0 is a block of zeros: rows without a page read i
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,7 @@ import numpy as np
 from jax import lax
 
 from lowrank_jax.data import records
+from lowrank_jax.linalg.forms import accumulate
 
 __all__ = [
     "MANY",
@@ -134,14 +135,13 @@ def scores(
         times = times.astype(values.dtype)
         values = values * times[:, :, None]
 
-    def whole(t: int) -> jax.Array:
+    def whole(t: Any) -> jax.Array:
         found = part.pages.at[page[:, t]].get(mode="promise_in_bounds")
         return found if times is None else found * times[:, t, None]
 
-    # Sums are spelt out: they fuse with the gathers, where a reduction would not.
-    block = whole(0)
-    for t in range(1, ids.shape[1]):
-        block = block + whole(t)
+    block = accumulate(
+        lambda found, t: found + whole(t), whole(0), range(1, ids.shape[1])
+    )
     lane = jnp.arange(len(ids), dtype=jnp.int32)[:, None]
     where = jnp.maximum(record[:, :, 1:] - 1, 0).reshape(len(ids), -1)
     values = values[:, :, 1:].reshape(len(ids), -1)  # a free slot adds 0

@@ -21,7 +21,7 @@ import numpy as np
 from lowrank_jax.checks import InputError
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import Scores
-from lowrank_jax.linalg.forms import by_platform
+from lowrank_jax.linalg.forms import accumulate, by_platform
 from lowrank_jax.models import blocks
 from lowrank_jax.streams import sentences
 from lowrank_jax.types import Sentence
@@ -129,12 +129,11 @@ def positions(
         return jnp.where(is_feature.reshape(*ids.shape, *lead), rows, 0)
 
     def total(table: jax.Array, columns: tuple[int, ...]) -> jax.Array:
-        # Spelt out, a sum fuses with the gathers on a CPU, where a reduction does not.
         def spelt_out(table: jax.Array, ids: jax.Array) -> jax.Array:
             found = jnp.zeros((ids.shape[0], *table.shape[1:]), dtype)
-            for t in columns:
-                found = found + read(table, ids, t)
-            return found
+            return accumulate(
+                lambda found, t: found + read(table, ids, t), found, columns
+            )
 
         def reduced(table: jax.Array, ids: jax.Array) -> jax.Array:
             return read(table, ids, np.array(columns, np.int32)).sum(axis=1)

@@ -94,6 +94,8 @@ def test_a_small_file_that_unpacks_to_a_huge_one(cli, tmp_path):
 def test_devices_pipes_and_zero_bytes_as_data(cli, tmp_path):
     refused(cli("eval", "/dev/zero"), "/dev/zero is not a regular file")
     refused(cli("eval", "a\0b"), "zero byte")
+    given = ("train", "sp", "--train", "a", "--model", tmp_path / "m")
+    refused(cli(*given, "--json", "r\0"), "zero byte")
     with pytest.raises(InputError, match="zero byte"):
         Tagger.load("a\0b")
 

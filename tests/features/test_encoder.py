@@ -198,6 +198,15 @@ def test_literals_that_give_the_same_text_are_known_to_meet():
         assert compile_module._may_meet(one, two)
     for one, two in (("ab",), ("b", "a")), (("a", "b"), ("b", "b")), (("a",), ("b",)):
         assert not compile_module._may_meet(one, two)
+    few = every[::3]
+    wanted = [
+        any(compile_module._may_meet(one, two) for two in few if two != one)
+        for one in few
+    ]
+    assert compile_module.Doubts(few, words)._is_total == wanted
+    assert {True, False} == set(wanted)
+    doubts = compile_module.Doubts([(f"{i}:", "") for i in range(50_000)], words)
+    assert not any(doubts._is_total)  # not every pair is compared
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,8 @@ def test_truncated_equals_full_and_tells_when_it_has_too_little_room():
     assert bool(found.is_complete)
     small = truncated(jnp.asarray(given), 2.0, jnp.asarray(start[:, :4]), num_steps=6)
     assert not bool(small.is_complete)
+    nothing = jnp.zeros(given.shape)  # no value is above the threshold 0
+    assert bool(truncated(nothing, 0.0, jnp.asarray(start), num_steps=6).is_complete)
     whole = np.random.default_rng(2).normal(size=(20, 20))  # every value is there
     every = truncated(jnp.asarray(given), 1e-6, jnp.asarray(whole), num_steps=6)
     assert bool(every.is_complete) and int(every.rank) == 20

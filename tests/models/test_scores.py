@@ -12,6 +12,8 @@ from jax.test_util import check_grads
 
 from lowrank_jax import streams
 from lowrank_jax.data.made.lists import reranking_task
+from lowrank_jax.data.sequences import Space
+from lowrank_jax.linalg import forms
 from lowrank_jax.models import bilinear, candidates, linear, tensor
 from lowrank_jax.streams import sentences
 from tests.online.tasks import random_task
@@ -68,6 +70,29 @@ def test_linear_scores_equal_a_plain_sum(orders, has_transitions):
         np.testing.assert_allclose(
             total(ours, b - a, s), expected[0][:, :, None] + expected[1], rtol=1e-10
         )
+
+
+@pytest.mark.parametrize("model", [linear, bilinear])
+def test_many_templates_are_a_loop_with_the_same_scores(model, monkeypatch):
+    num, rng = 130, np.random.default_rng(0)
+    space = Space(num_features=9, num_labels=3, orders=("01",) * num)
+    params = model.zeros(space, *[2] * (model is bilinear), jnp.dtype("float64"))
+    params = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape)), params)
+    ids = rng.integers(0, space.num_features, (5, num), np.int32)
+
+    def positions(params, ids):
+        return model.positions(params, ids, space)
+
+    def program():
+        return str(jax.make_jaxpr(positions)(params, ids))
+
+    looped, short = jax.jit(positions)(params, ids), program()
+    monkeypatch.setattr(forms, "_MOST_SPELT_OUT", num)
+    jax.clear_caches()
+    spelt_out = jax.jit(positions)(params, ids)
+    for one, two in zip(looped, spelt_out, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-10, atol=1e-12)
+    assert len(program()) > 5 * len(short)
 
 
 @pytest.mark.slow

@@ -146,6 +146,17 @@ def mutants(files: list[pathlib.Path]) -> list[Mutant]:
     return found
 
 
+def test_files() -> list[str]:
+    """Return the files of tests of the core."""
+    found = []
+    for name in CORE:
+        path = ROOT / "tests" / name
+        found += [path.with_name(f"test_{name}")] * path.name.endswith(".py")
+        found += sorted(path.rglob("test_*.py"))
+    found += [ROOT / "tests/test_learners.py", ROOT / "tests/data/test_lists.py"]
+    return [str(path.relative_to(ROOT)) for path in found if path.exists()]
+
+
 def tests_of(file: str) -> list[str]:
     """Return the tests that speak of a module: by its name, else of its folder."""
     inside = pathlib.PurePath(file)

@@ -16,49 +16,59 @@ import select
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from tests.mutants import CORE, PACKAGE, Mutant, mutants
-from tests.mutants.bench import Bench
+from tests.mutants import CORE, PACKAGE, Mutant, mutants, test_files
+from tests.mutants.bench import Bench, with_tests
+
+Work = Callable[[dict[str, Any], Callable[[str], object]], object]
 
 
-def plant(given: argparse.Namespace, every: list[Mutant]) -> Iterator[str]:
-    """Try mutants one by one in a copy of their own; yield a line for each.
+def learning(bench: Bench, share: slice, end: float) -> Work:
+    """Return the work of running each of some files of tests once."""
 
-    First all meet the tests of their own modules, then the survivors all others.
-    """
-    end = time.monotonic() + given.minutes * 60
-    with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(pathlib.Path(folder), pathlib.Path(given.kept), given.seconds)
-        for is_wide in (False, True):
-            left = []
-            for number, mutant in enumerate(every):
-                if time.monotonic() > end:
-                    return
+    def work(items: dict[str, Any], tell: Callable[[str], object]) -> None:
+        for file in bench.files[share]:
+            if time.monotonic() < end:
+                bench.learn(items, file)
+
+    return work
+
+
+def planting(bench: Bench, every: list[Mutant], end: float) -> Work:
+    """Return the work of trying mutants one by one; it tells a line for each."""
+
+    def work(items: dict[str, Any], tell: Callable[[str], object]) -> None:
+        known = bench.known()
+        for number, mutant in enumerate(every):
+            if time.monotonic() > end:
+                return
+            tests = bench.choose(mutant, known)
+            if number % 20 == 2:
                 plain = (PACKAGE / mutant.file).read_text("utf-8")
-                if number % 20 == 2:
-                    by = bench.find(mutant, plain, is_wide=is_wide)
-                    word = "control found" if by else "control survivor"
-                    yield f"{word} {mutant.file} [{by}]"
-                by = bench.find(mutant, mutant.source, is_wide=is_wide)
-                if not by:
-                    left.append(mutant)
-                word = "found" if by else "survivor" if is_wide else "left"
-                yield f"{word} {mutant} [{by}]"
-            every = left
+                by = bench.find(mutant, tests, items, plain)
+                tell(f"control {'found' if by else 'survivor'} {mutant.file} [{by}]")
+            by = bench.find(mutant, tests, items, mutant.source)
+            tell(f"{'found' if by else 'survivor'} {mutant} [{by}]")
+
+    return work
 
 
-def in_forks(parts: list[Iterator[str]]) -> Iterator[str]:
-    """Yield the lines of some generators, each run by a child."""
+def in_forks(files: list[str], works: list[Work]) -> Iterator[str]:
+    """Yield the lines that children tell, each with all tests collected."""
     readers, children = [], []
-    for part in parts:
+    for work in works:
         reader, writer = os.pipe()
         children.append(os.fork())
         if children[-1] == 0:
             os.close(reader)
-            with os.fdopen(writer, "w", encoding="utf-8") as file:
-                for line in part:
-                    print(line, file=file, flush=True)
+            with os.fdopen(writer, "w", encoding="utf-8", buffering=1) as file:
+
+                def tell(line: str, file: Any = file) -> None:
+                    print(line, file=file)
+
+                with_tests(files, lambda items, work=work: work(items, tell))
             os._exit(0)
         os.close(writer)
         readers.append(os.fdopen(reader, encoding="utf-8"))
@@ -74,8 +84,8 @@ def in_forks(parts: list[Iterator[str]]) -> Iterator[str]:
 
 
 def verdicts(lines: list[str]) -> dict[str, str]:
-    """Return the last word on each mutant: "found", "survivor" or "left"."""
-    found = (re.search(r"\b(found|survivor|left) (.*) \[", line) for line in lines)
+    """Return the last word on each mutant: "found" or "survivor"."""
+    found = (re.search(r"\b(found|survivor) (.*) \[", line) for line in lines)
     return {match[2]: match[1] for match in found if match and ":" in match[2]}
 
 
@@ -97,6 +107,7 @@ def main() -> int:
         "--kept", metavar="FOLDER", help="for compiled programs and times of tests"
     )
     given = parser.parse_args()
+    end = time.monotonic() + given.minutes * 60
     files = []
     for name in [given.only] if given.only else CORE:
         files += [PACKAGE / name, *sorted((PACKAGE / name).rglob("*.py"))]
@@ -107,19 +118,21 @@ def main() -> int:
     if given.again:
         last = verdicts(pathlib.Path(given.again).read_text("utf-8").splitlines())
         chosen = [m for m in every if last.get(str(m), "found") != "found"]
-    lines = []
+    lines, shares = [], [slice(i, None, given.workers) for i in range(given.workers)]
     with tempfile.TemporaryDirectory() as folder:
         given.kept = given.kept or folder
         # What JAX reads when it is imported, which is once, before the children.
         os.environ["JAX_COMPILATION_CACHE_DIR"] = f"{given.kept}/compiled"
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
         os.environ["JAX_TRACEBACK_IN_LOCATIONS_LIMIT"] = "0"
-        # Plugins of pytest (hypothesis) may not be among them: its warning that they
-        # cannot be rewritten is an error, and every mutant would seem to be found.
         for name in "jax jax.scipy.linalg scipy.optimize".split():
             importlib.import_module(name)
-        shares = [chosen[i :: given.workers] for i in range(given.workers)]
-        for line in in_forks([plant(given, share) for share in shares]):
+        bench = Bench(test_files(), pathlib.Path(given.kept), given.seconds)
+        for line in in_forks(bench.files, [learning(bench, s, end) for s in shares]):
+            print(line, flush=True)
+        print(f"{len(bench.known())} tests are known", flush=True)
+        works = [planting(bench, chosen[share], end) for share in shares]
+        for line in in_forks(bench.files, works):
             lines.append(line)
             print(len(lines), line, flush=True)
     last = verdicts(lines)
@@ -130,9 +143,6 @@ def main() -> int:
     count = collections.Counter(last.values())
     score = 100 * count["found"] / max(len(last), 1)
     print(f"{len(last)} of {number} mutants, {score:.1f} % found")
-    print(
-        f"{count['survivor']} survive; {count['left']} more do so in their own module"
-    )
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     print(f"{(used.ru_utime + used.ru_stime) / 60:.0f} minutes of one core")
     return int(len(good) < len(controls))

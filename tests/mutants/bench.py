@@ -1,30 +1,37 @@
-"""A copy of the package in which tests run against one mutant after another.
+"""Tests that run against one mutant after another, in children of one process.
 
-Each file of tests runs once without a fault, which tells the statements that each test
-executes, its seconds, and that it passes. A mutant then runs against the tests that
-execute its statement, the quickest first, until one fails. A test may use what another
-has traced, so the further tests of the same files follow.
+The process imports the package and the tests and computes nothing. A child puts the
+code of the mutant in the place of the code of the module, and runs tests. What is known
+of a test from a run without a fault: that it passes, its seconds, and the statements
+that it executes. A mutant meets the tests that execute its statement, the quickest
+first, until one fails.
+
+A constant that is used at import changes no code of a function. The child then imports
+package and tests anew.
 """
 
 import ast
 import builtins
+import gc
 import hashlib
 import importlib.machinery
 import json
 import os
 import pathlib
 import resource
-import shutil
 import signal
 import sys
 import time
+import traceback
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import jax
 import pytest
+from _pytest.runner import runtestprotocol
 
-from tests.mutants import ROOT, Mutant, blocks, tests_of
+from tests.mutants import PACKAGE, ROOT, Mutant, blocks, tests_of
 
 
 class Known(NamedTuple):
@@ -38,10 +45,20 @@ class Known(NamedTuple):
 class Watching(importlib.machinery.SourceFileLoader):
     """Loader of modules that tell which of their statements run."""
 
+    changed: dict[str, str] = {}  # file -> source that replaces it
+    codes: dict[str, types.CodeType] = {}  # file -> what was imported
+
     def get_code(self, fullname: str) -> types.CodeType:
-        path = pathlib.Path(self.get_filename(fullname))
-        tree = ast.parse(path.read_bytes())
-        name = str(path).rpartition("lowrank_jax/")[2]
+        path = self.get_filename(fullname)
+        name = path.rpartition("lowrank_jax/")[2]
+        source = self.changed.get(name) or pathlib.Path(path).read_text("utf-8")
+        self.codes[name] = self.compile(name, source)
+        return self.codes[name]
+
+    @classmethod
+    def compile(cls, name: str, source: str) -> types.CodeType:
+        """Return the code of a module whose statements call ``__hit__``."""
+        tree = ast.parse(source)
         for block in blocks(tree):
             is_text = isinstance(block[0], ast.Expr)
             is_text = is_text and isinstance(block[0].value, ast.Constant)
@@ -50,6 +67,7 @@ class Watching(importlib.machinery.SourceFileLoader):
                 new += ast.parse(f"__hit__({(name, statement.lineno)})").body
                 new.append(statement)
             block[:] = kept + new
+        path = PACKAGE / name
         return compile(ast.fix_missing_locations(tree), str(path), "exec")
 
     @classmethod
@@ -63,181 +81,187 @@ class Watching(importlib.machinery.SourceFileLoader):
         return spec
 
 
-class Watch:
-    """A plugin of pytest: tell of each test that passes what `Known` holds.
+def every_code(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yield the code of a module and of all functions in it, in order."""
+    yield code
+    for part in code.co_consts:
+        if isinstance(part, types.CodeType):
+            yield from every_code(part)
+
+
+def put(mutant: Mutant, source: str) -> None:
+    """Give the functions of a module the code that they have in a source."""
+    Watching.changed[mutant.file] = source  # if it is imported later
+    old = Watching.codes.get(mutant.file)
+    if old is None:
+        return
+    pairs = every_code(old), every_code(Watching.compile(mutant.file, source))
+    new = {id(a): b for a, b in zip(*pairs, strict=True)}
+    gc.unfreeze()
+    for item in gc.get_objects():
+        if isinstance(item, types.FunctionType) and id(item.__code__) in new:
+            item.__code__ = new[id(item.__code__)]
+
+
+class Session:
+    """A plugin of pytest that does something with the tests in place of running them.
 
     Args:
-      told: File for what is known.
+      act: Function of the tests by name.
     """
 
-    def __init__(self, told: pathlib.Path) -> None:
-        self.told, self.lines, self.failed = told, set[tuple[str, int]](), set[str]()
+    def __init__(self, act: Callable[[dict[str, pytest.Item]], object]) -> None:
+        self.act = act
 
-    def pytest_configure(self) -> None:
-        """Watch what is imported from here on."""
-        vars(builtins)["__hit__"] = self.lines.add
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Act; no test runs in this process."""
+        self.act({item.nodeid: item for item in session.items})
+        return True
+
+
+def with_tests(files: list[str], act: Callable[[dict[str, pytest.Item]], Any]) -> None:
+    """Collect tests that are not slow, of a package that is watched; then act."""
+    if Watching not in sys.meta_path:
+        vars(builtins)["__hit__"] = set[tuple[str, int]]().add
         sys.meta_path.insert(0, Watching)
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        """Watch a test and its fixtures."""
-        self.lines.clear()
-        began = time.process_time()
-        result = yield
-        if item.nodeid not in self.failed:
-            known = item.nodeid, time.process_time() - began, sorted(self.lines)
-            with self.told.open("a", encoding="utf-8") as file:
-                print(json.dumps(known), file=file)
-        return result
-
-    def pytest_runtest_setup(self) -> None:
-        """Stop where a file of tests takes more than a minute of one core."""
-        if time.process_time() > 60:
-            pytest.exit("enough", returncode=0)
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Forget a test that fails or is skipped."""
-        if not report.passed:
-            self.failed.add(report.nodeid)
+    for name in [n for n in sys.modules if n.startswith(("lowrank_jax", "tests."))]:
+        if not name.startswith("tests.mutants"):
+            del sys.modules[name]
+    options = "-n 0 -q -m".split() + ["not slow", "-p", "no:cacheprovider"]
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    place = f"{os.environ['JAX_COMPILATION_CACHE_DIR']}/{os.getpid()}"
+    pytest.main([*options, "--basetemp", place, *files], [Session(act)])
 
 
-class Chosen:
-    """A plugin of pytest: these tests in this order; tell the first that fails.
+def passes(item: pytest.Item, following: pytest.Item | None = None) -> bool:
+    """Run a test; say whether it passes."""
+    reports = runtestprotocol(item, log=False, nextitem=following)
+    return all(report.passed for report in reports)
 
-    Args:
-      told: File for the first test that fails.
-      names: Tests to be run.
+
+def in_child(act: Callable[[], object], limit: float) -> str | None:
+    """Return the text that a child tells, None if it takes more than `limit` seconds.
+
+    They are seconds of a processor, and the machine may have other work.
     """
-
-    def __init__(self, told: pathlib.Path, names: Sequence[str]) -> None:
-        self.told, self.places = told, {name: i for i, name in enumerate(names)}
-
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Take the tests in their order."""
-        chosen = [item for item in items if item.nodeid in self.places]
-        items[:] = sorted(chosen, key=lambda item: self.places[item.nodeid])
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Tell the first failure."""
-        if report.failed and not self.told.exists():
-            self.told.write_text(report.nodeid, encoding="utf-8")
-
-
-def run_tests(copied: pathlib.Path, files: list[str], plugin: Any, limit: float) -> int:
-    """Run tests on a copy, in a child that has what takes long to import.
-
-    Programs that the fault does not touch come from the cache that all children share.
-    The answer is the child's status, negative if it used more seconds than it may.
-    """
-    plugin.told.unlink(missing_ok=True)
+    reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            os.setsid()  # its own children end with it
+            os.setpgid(0, 0)  # its own children end with it; its priority stays
             resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit) + 1))
             null = os.open(os.devnull, os.O_RDWR)
             for number in (0, 1, 2):
                 os.dup2(null, number)
-            os.chdir(copied)
-            others = (p for p in sys.path if p not in ("", str(ROOT)))
-            sys.path[:] = [str(copied), *others]
-            for name in [n for n in sys.modules if n.partition(".")[0] == "tests"]:
-                del sys.modules[name]
-            os.environ["PYTHONPATH"] = str(copied)
-            options = ["-n", "0", "-q", "-p", "no:cacheprovider", *files]
-            options += ["-x"] * isinstance(plugin, Chosen)
-            os._exit(int(pytest.main(options, [plugin])))
+            os.write(writer, str(act() or "").encode())
+        except BaseException:
+            os.write(writer, traceback.format_exc().encode()[-10_000:])
         finally:
-            os._exit(70)
-    end = time.monotonic() + 60 * limit  # a machine may have other work
-    while time.monotonic() < end:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.02)
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return -signal.SIGKILL
+            os._exit(0)
+    os.close(writer)
+    end = time.monotonic() + 60 * limit
+    while not (done := os.waitpid(child, os.WNOHANG))[0]:
+        time.sleep(0.01)
+        if time.monotonic() > end:
+            os.killpg(child, signal.SIGKILL)
+    with os.fdopen(reader, encoding="utf-8") as file:
+        told = file.read()
+    if told.startswith("Traceback"):
+        raise RuntimeError(told)
+    return None if os.WIFSIGNALED(done[1]) else told
 
 
 class Bench:
-    """A copy of the package in which mutants are tried.
+    """What is known of some files of tests, and mutants that are tried on them.
 
     Args:
-      folder: Folder for the copy.
+      files: Files of tests.
       kept: Folder for what is known of the tests.
       seconds: Seconds of one core that the tests of one mutant may take.
     """
 
-    def __init__(
-        self, folder: pathlib.Path, kept: pathlib.Path, seconds: float
-    ) -> None:
-        self.folder, self.kept, self.seconds = folder, kept, seconds
+    def __init__(self, files: list[str], kept: pathlib.Path, seconds: float) -> None:
+        self.files, self.seconds = files, seconds
         sources = sorted((ROOT / "lowrank_jax").rglob("*.py"))
-        self.sources = b"".join(path.read_bytes() for path in sources)
-        self.known: dict[str, list[Known]] = {}
-        self.count = 0
-        for name in ("lowrank_jax", "tests", "docs", "experiments"):
-            shutil.copytree(ROOT / name, folder / name)
-        for name in ("pyproject.toml", "README.md"):
-            shutil.copy(ROOT / name, folder / name)
-
-    def know(self, file: str) -> list[Known]:
-        """Return what is known of the tests of a file; run them if nothing is."""
-        if file not in self.known:
-            content = self.sources + (ROOT / file).read_bytes()
-            told = self.kept / hashlib.sha256(content).hexdigest()
-            if not told.exists():
-                run_tests(self.folder, [file], Watch(self.folder / "known"), 600)
-                (self.folder / "known").touch()
-                shutil.move(self.folder / "known", told)
-            self.known[file] = [
-                Known(name, seconds, {(file, line) for file, line in pairs})
-                for name, seconds, pairs in map(json.loads, told.open(encoding="utf-8"))
-            ]
-        return self.known[file]
-
-    def choose(self, mutant: Mutant, files: list[str]) -> list[Known]:
-        """Return the tests that may find a mutant, those that execute it first."""
-        ranked = []
-        place = mutant.file, mutant.statement
+        whole = hashlib.sha256(b"".join(path.read_bytes() for path in sources))
+        self.told = {}
         for file in files:
-            known = self.know(file)
-            hits = [
-                test for test in known if not mutant.statement or place in test.lines
-            ]
-            for test in known if hits else ():
-                ranked.append((place not in test.lines, test.seconds, test))
-        left, chosen = self.seconds, []
-        for _, seconds, test in sorted(ranked):
-            if seconds < left or not chosen:
-                left -= seconds
-                chosen.append(test)
+            part = whole.copy()
+            part.update((ROOT / file).read_bytes())
+            self.told[file] = kept / part.hexdigest()
+        kept.mkdir(parents=True, exist_ok=True)
+
+    def learn(self, items: dict[str, pytest.Item], file: str) -> None:
+        """Run the tests of a file in a child if nothing is known about them."""
+        own = [item for name, item in items.items() if name.startswith(f"{file}::")]
+        told = self.told[file]
+        if own and not told.exists():
+            part = told.with_suffix(f".{os.getpid()}")
+            part.touch()
+            in_child(lambda: self._watch(own, part), 90)
+            part.rename(told)
+
+    def _watch(self, items: list[pytest.Item], told: pathlib.Path) -> None:
+        hits = set[tuple[str, int]]()
+        vars(builtins)["__hit__"] = hits.add
+        with told.open("a", encoding="utf-8", buffering=1) as file:
+            for item, following in zip(items, [*items[1:], None], strict=True):
+                jax.clear_caches()  # what another test has traced counts for this one
+                hits.clear()
+                began = time.process_time()
+                if passes(item, following):
+                    took = time.process_time() - began
+                    print(json.dumps([item.nodeid, took, sorted(hits)]), file=file)
+
+    def known(self) -> list[Known]:
+        """Return what is known of all tests."""
+        found = []
+        for told in filter(pathlib.Path.exists, self.told.values()):
+            for line in told.read_text("utf-8").splitlines():
+                name, seconds, pairs = json.loads(line)
+                lines = {(part, number) for part, number in pairs}
+                found.append(Known(name, seconds, lines))
+        return found
+
+    def choose(self, mutant: Mutant, known: list[Known]) -> list[Known]:
+        """Return the tests that may find a mutant within the seconds, quickest first.
+
+        If it changes what is done at import, they are the tests that name its module.
+        """
+        place, own = (mutant.file, mutant.statement), tests_of(mutant.file)
+        chosen, left = [], self.seconds
+        for test in sorted(known, key=lambda test: test.seconds):
+            at_import = not mutant.statement and test.name.partition("::")[0] in own
+            if at_import or place in test.lines:
+                left -= test.seconds
+                if left > 0 or not chosen:
+                    chosen.append(test)
         return chosen
 
-    def run(self, mutant: Mutant, tests: list[Known], text: str) -> str:
-        """Return the test that fails, "" if none does, "no end" if one does not end."""
-        self.count += 1
-        place = self.folder / "lowrank_jax" / mutant.file
-        plain = place.read_text("utf-8")
-        plugin = Chosen(self.folder / "told", [test.name for test in tests])
-        files = sorted({test.name.partition("::")[0] for test in tests})
-        limit = 3 * sum(test.seconds for test in tests) + 15
-        for content in (text, plain):
-            place.write_text(content, encoding="utf-8")
-            # A compiled file is taken to be that of the source if time and size agree.
-            os.utime(place, (self.count, self.count))
-            if content is text:
-                status = run_tests(self.folder, files, plugin, limit)
-                self.count += 1
-        if status < 0:
-            return "no end"
-        if status == 0:
-            return ""
-        return plugin.told.read_text("utf-8") if plugin.told.exists() else files[0]
+    def find(
+        self, mutant: Mutant, tests: list[Known], items: dict[str, Any], source: str
+    ) -> str:
+        """Return the test that fails, "" if none does, "no end" if one has none."""
 
-    def find(self, mutant: Mutant, text: str, *, is_wide: bool) -> str:
-        """Return what finds a mutant: a test of its module, or one of the others."""
-        files = tests_of(mutant.file)
-        tests = self.choose(mutant, files[1:] if is_wide else files[:1])
-        return self.run(mutant, tests, text) if tests else ""
+        def first(items: dict[str, pytest.Item]) -> str:
+            there = [items[test.name] for test in tests if test.name in items]
+            if len(there) < len(tests):
+                return "the import"
+            pairs = zip(there, [*there[1:], None], strict=True)
+            return next((a.nodeid for a, b in pairs if not passes(a, b)), "")
+
+        def act() -> str:
+            if mutant.statement:
+                put(mutant, source)
+                return first(items)
+            told = []
+            Watching.changed[mutant.file] = source
+            files = sorted({test.name.partition("::")[0] for test in tests})
+            with_tests(files, lambda items: told.append(first(items)))
+            return told[0] if told else "the import"
+
+        if not tests:
+            return ""
+        limit = 3 * sum(test.seconds for test in tests) + 15
+        found = in_child(act, limit)
+        return "no end" if found is None else found

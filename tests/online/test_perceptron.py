@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lowrank_jax import loops, streams
+from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.online import mira, mistakes, perceptron, touched
 from tests.online import twins
 from tests.online.tasks import random_task
@@ -45,6 +46,17 @@ def assert_same_weights(params, expected, space, rtol=1e-10):
     for part in (params.zero, params.first):
         if part is not None:  # "not a feature" stays zero
             assert not np.asarray(part)[-1].any()
+
+
+def test_the_step_of_mira_for_no_feature_and_for_a_small_value():
+    """Label 1 against label 0: |delta|^2 is 0, then twice 0.5^2; the loss is 1."""
+    ids, values = np.array([[1], [0]], np.int32), np.array([[0.0], [0.5]])
+    labels, offsets = np.ones(2, np.int32), np.arange(3, dtype=np.int32)
+    sequences = Sequences(ids, labels, offsets, Space(1, 2, ("0",)), values)
+    _, trace = in_order(
+        mira.learner(max_step_size=10.0, dtype=jnp.float64), sequences, 1
+    )
+    np.testing.assert_array_equal(trace.step_size, [1.0, 1 / 0.5])
 
 
 @pytest.mark.parametrize("name", SPACES)

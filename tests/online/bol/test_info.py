@@ -17,6 +17,7 @@ VARIANTS = {
     "paper": {"variant": "paper", "num_power_steps": 60},
     "global": {"variant": "paper", "divisor": "global", "num_power_steps": 60},
     "exact": {"variant": "exact"},
+    "costs": {"variant": "exact", "label_cost": 2.5},  # of each wrong label
 }
 
 
@@ -41,14 +42,18 @@ def conjugate_of(name, state):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_field_of_info_equals_plain_numpy(name):
     """BOL-N3, BOL-N5, DR-B4: loss, margin, growth of the dual, Bregman divergence."""
-    sequences = random_task(("01", "0", "1"), has_transitions=True, shared=False)
+    task = {"has_transitions": True, "shared": name == "paper"}  # one feature twice
+    sequences = random_task(("01", "0", "1"), **task)
     space, corpus = sequences.space, streams.sentences.stream(sequences)
+    given = dict(VARIANTS[name])
+    if "label_cost" in given:
+        given["label_cost"] = np.full(space.num_labels, given["label_cost"])
     learner = bol.learner(
         step_size=STEP,
         record=("ratio", "predicted", "squared_norm"),
         dual="dense",  # tables by feature
         dtype=jnp.float64,
-        **VARIANTS[name],
+        **given,
     )
     update = jax.jit(learner.update)
     state = learner.init(jax.random.key(1), corpus.example(0))
@@ -67,12 +72,13 @@ def test_every_field_of_info_equals_plain_numpy(name):
         kinds.add(is_mistake)
         close = {"rtol": 2e-3, "atol": 2e-4}  # of the power iteration, not of the sums
         np.testing.assert_allclose(info.margin, margin, rtol=1e-8, atol=1e-9)
+        price = 2.5 * (guess != labels).sum() if name == "costs" else 1
         np.testing.assert_allclose(
-            info.loss, max(0, 1 - margin) * is_mistake, rtol=1e-8
+            info.loss, max(0, price - margin) * is_mistake, rtol=1e-8
         )
         np.testing.assert_allclose(info.conjugate, after, **close)
         growth = after - before
-        slack = STEP * is_mistake - growth  # BOL-N5
+        slack = STEP * price * is_mistake - growth  # BOL-N5
         np.testing.assert_allclose(info.dual_increment, slack, **close)
         np.testing.assert_allclose(
             info.bregman, growth - STEP * margin, **close

@@ -20,10 +20,12 @@ SPACES = {
     "both orders, transitions": (("01", "1"), True),
 }
 
+SHARED = "columns share features"
+
 
 def task(name):
-    orders, has_transitions = SPACES[name]
-    return random_task(orders, has_transitions=has_transitions)
+    orders, has_transitions = SPACES.get(name, (("01", "01"), True))
+    return random_task(orders, has_transitions=has_transitions, shared=name == SHARED)
 
 
 def blocks_of(params, num_labels):
@@ -168,7 +170,7 @@ def block_run(sequences, num_passes, step, prior):
             flat = twins.combine(flat, delta, step)
 
 
-@pytest.mark.parametrize("name", SPACES)
+@pytest.mark.parametrize("name", [*SPACES, SHARED])
 @pytest.mark.parametrize("prior", [0.0, 1.5])
 def test_mean_of_w_is_over_what_the_rounds_predicted_with(name, prior):
     """DR-B13, by a plain sum over rounds."""

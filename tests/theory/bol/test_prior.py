@@ -98,6 +98,8 @@ def test_another_divisor_is_another_run():
     found = prior.sweep_certificate(thetas, alpha, beta, divisor=2 * sigma)
     other = prior.resolvent(jnp.asarray(thetas[-1]), alpha, beta, 2.1 * sigma)
     assert found.holds
+    length = np.sqrt(alpha @ alpha + beta @ beta)
+    np.testing.assert_allclose(found.scale, length / (1 - 1 / 2), rtol=1e-10)
     assert abs(float(np.linalg.norm(np.concatenate(other))) - found.observed) > 1e-3
 
 

@@ -330,4 +330,7 @@ def test_the_hessian_of_an_eigenvalue_just_below_a_power_of_two():
     parts = np.zeros((5, 3, 3))
     parts[0] = np.diag([2.0**27, 2.0**26 - 2.0**-27, 0])
     parts[1] = 1
-    sound(watched(of_pencil, curvature)(parts, jnp.zeros(2))[0])
+    found = watched(of_pencil, curvature)(parts, jnp.zeros(2))[0]
+    sound(found)
+    # 1 + 2^27 / 2^26 times the terms 2 / 2^26 of the sum.
+    np.testing.assert_allclose(found.scale, 3 * 2 * 2.0**-26, rtol=1e-6)

@@ -101,8 +101,16 @@ def test_the_rule_of_rises_by_hand():
         found = program("rise_certificate")(unit(weight, 0.5, 3.0), step)
         assert bool(found.assumptions_met) and bool(found.holds)
         assert float(found.observed) == float(found.bound) == wanted
+        # The terms of J: C r of the hinge, J before and after.
+        terms = 1.5 + 1.5 + (weight / 8 + 0.5 * 2.5)
+        found = program("rise_value_certificate")(unit(weight, 0.5, 3.0), step)
+        np.testing.assert_allclose(found.scale, terms, rtol=1e-12)
     even = program("rise_certificate")(unit(2.0, 0.5, 3.0), step)
     assert not bool(even.assumptions_met)  # B = 2: J stays, and is not decided
+    for share, is_seen in ((0.9, False), (1.1, True)):  # J rises by its rounding
+        rise = share * 1e6 * np.finfo(float).eps * 4.5
+        near = program("rise_certificate")(unit(2 + 8 * rise, 0.5, 3.0), step)
+        assert bool(near.assumptions_met) == is_seen
 
 
 def test_objectives_that_rise_are_seen():
