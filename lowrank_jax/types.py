@@ -6,6 +6,8 @@ learner is a `Sentence`: a window of fixed size on those arrays, and its true le
 """
 
 import dataclasses
+import inspect
+import re
 import zlib
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -22,6 +24,7 @@ __all__ = [
     "Stream",
     "Whole",
     "check_dtype",
+    "documented",
     "fingerprint",
     "fingerprints",
 ]
@@ -37,6 +40,17 @@ def check_dtype(dtype: Any) -> None:
             "jax.config.update('jax_enable_x64', True) before any computation, or take "
             "dtype=float32."
         )
+
+
+Tuple = TypeVar("Tuple", bound=type[NamedTuple])
+
+
+def documented(cls: Tuple) -> Tuple:
+    """Return a named tuple whose fields have the texts of `Attributes:` in `help`."""
+    _, _, section = inspect.cleandoc(cls.__doc__ or "").partition("Attributes:\n")
+    for name, text in re.findall(r"^ {2}(\w+): (.+(?:\n {4}.+)*)", section, re.M):
+        getattr(cls, name).__doc__ = " ".join(text.split())
+    return cls
 
 
 State = TypeVar("State")

@@ -121,6 +121,7 @@ def test_each_field_of_state_and_info_is_in_its_docstring(module):
         section = inspect.getdoc(cls).partition("Attributes:")[2]
         for name in cls._fields:
             assert f"\n  {name}: " in section, f"{cls.__module__}.{cls.__name__}.{name}"
+            assert not getattr(cls, name).__doc__.startswith("Alias for"), name
     assert "Learner[" in str(inspect.signature(module.learner).return_annotation)
 
 

@@ -51,7 +51,7 @@ from lowrank_jax.decode import best_path
 from lowrank_jax.linalg import places
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import mistakes
-from lowrank_jax.types import Learner, Sentence, check_dtype
+from lowrank_jax.types import Learner, Sentence, check_dtype, documented
 
 __all__ = ["Info", "State", "final_params", "learner"]
 __dir__ = __all__.copy
@@ -59,6 +59,7 @@ __dir__ = __all__.copy
 PENALTIES = ("product", "sum", "block")
 
 
+@documented
 class State(NamedTuple):
     """What the next round needs, and nothing else.
 
@@ -79,6 +80,7 @@ class State(NamedTuple):
     num_rounds: jax.Array
 
 
+@documented
 class Info(NamedTuple):
     """What the proof and the report need of this round.
 

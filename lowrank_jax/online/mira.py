@@ -25,12 +25,13 @@ from lowrank_jax.decode import best_path, hamming_cost
 from lowrank_jax.models import linear
 from lowrank_jax.online import mistakes, perceptron
 from lowrank_jax.online.perceptron import Capacity, State, final_params, grow
-from lowrank_jax.types import Learner, Sentence, check_dtype
+from lowrank_jax.types import Learner, Sentence, check_dtype, documented
 
 __all__ = ["Capacity", "Info", "State", "final_params", "grow", "learner"]
 __dir__ = __all__.copy
 
 
+@documented
 class Info(NamedTuple):
     """What the proof and the report need of this round.
 

@@ -27,12 +27,13 @@ from lowrank_jax.models import linear
 from lowrank_jax.online import mistakes
 from lowrank_jax.online.bol.block import first_of_its_kind
 from lowrank_jax.online.bol.dense import Choice
-from lowrank_jax.types import Learner, Sentence, check_dtype, fingerprint
+from lowrank_jax.types import Learner, Sentence, check_dtype, documented, fingerprint
 
 __all__ = ["Info", "MirrorMap", "State", "final_params", "learner"]
 __dir__ = __all__.copy
 
 
+@documented
 class State(NamedTuple):
     """What the next round needs, and nothing else.
 
@@ -55,6 +56,7 @@ class State(NamedTuple):
     num_rounds: jax.Array
 
 
+@documented
 class Info(NamedTuple):
     """What the proof and the report need of this round.
 

@@ -27,7 +27,7 @@ from lowrank_jax.decode import Scores
 from lowrank_jax.models import blocks, linear
 from lowrank_jax.online import entries, mistakes, touched
 from lowrank_jax.online.entries import Capacity
-from lowrank_jax.types import Learner, Sentence, check_dtype, fingerprint
+from lowrank_jax.types import Learner, Sentence, check_dtype, documented, fingerprint
 
 __all__ = [
     "Capacity",
@@ -43,6 +43,7 @@ __dir__ = __all__.copy
 Tree = TypeVar("Tree")
 
 
+@documented
 class State(NamedTuple):
     """What the next round needs, and nothing else.
 
@@ -65,6 +66,7 @@ class State(NamedTuple):
     scores: linear.Buffers | None = None
 
 
+@documented
 class Info(NamedTuple):
     """What the proof and the report need of this round.
 

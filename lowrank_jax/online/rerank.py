@@ -29,12 +29,13 @@ from lowrank_jax import checks
 from lowrank_jax.linalg.gather import read
 from lowrank_jax.models import candidates
 from lowrank_jax.streams.lists import Candidates
-from lowrank_jax.types import Learner, check_dtype
+from lowrank_jax.types import Learner, check_dtype, documented
 
 __all__ = ["Info", "State", "final_params", "learner"]
 __dir__ = __all__.copy
 
 
+@documented
 class State(NamedTuple):
     """What the next round needs, and nothing else.
 
@@ -51,6 +52,7 @@ class State(NamedTuple):
     num_rounds: jax.Array
 
 
+@documented
 class Info(NamedTuple):
     """What the report needs of this round. All fields are 0 without a mistake.
 

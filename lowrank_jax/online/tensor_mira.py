@@ -42,7 +42,7 @@ from lowrank_jax.models import candidates, tensor
 from lowrank_jax.models.tensor import Params, Shape
 from lowrank_jax.online import components
 from lowrank_jax.streams.lists import Candidates
-from lowrank_jax.types import Learner, check_dtype
+from lowrank_jax.types import Learner, check_dtype, documented
 
 __all__ = ["Info", "State", "final_params", "learner"]
 __dir__ = __all__.copy
@@ -50,6 +50,7 @@ __dir__ = __all__.copy
 _ROUNDING = 32  # smaller rises of the objective, in units of rounding, do not count
 
 
+@documented
 class State(NamedTuple):
     """What the next round needs, and nothing else.
 
@@ -66,6 +67,7 @@ class State(NamedTuple):
     agreement: components.Agreement | None = None
 
 
+@documented
 class Info(NamedTuple):
     """What the proof and the report need of this round; 0 without a mistake.
 

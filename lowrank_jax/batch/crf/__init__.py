@@ -34,7 +34,7 @@ from lowrank_jax.batch.crf.expectations import expectations
 from lowrank_jax.linalg.gather_sum import SumPlan, sum_rows
 from lowrank_jax.models import linear
 from lowrank_jax.streams.lanes import Lanes
-from lowrank_jax.types import Learner, check_dtype
+from lowrank_jax.types import Learner, check_dtype, documented
 
 __all__ = [
     "Info",
@@ -46,6 +46,7 @@ __all__ = [
 __dir__ = __all__.copy
 
 
+@documented
 class State(NamedTuple):
     """What the next iteration needs, and nothing else.
 
@@ -60,6 +61,7 @@ class State(NamedTuple):
     search: Any
 
 
+@documented
 class Info(NamedTuple):
     """What the report needs of this iteration.
 

@@ -44,12 +44,13 @@ from lowrank_jax.linalg.penalties import Penalty
 from lowrank_jax.models import bilinear_logit, logistic
 from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.streams.matrices import Labelled
-from lowrank_jax.types import Learner
+from lowrank_jax.types import Learner, documented
 
 __all__ = ["Info", "Settings", "Stages", "State", "final_params", "learner", "stages"]
 __dir__ = __all__.copy
 
 
+@documented
 class State(NamedTuple):
     """What the next sweep needs, and nothing else.
 
@@ -68,6 +69,7 @@ class State(NamedTuple):
     objective: jax.Array
 
 
+@documented
 class Info(NamedTuple):
     """What the theory and the report need of this sweep.
 

@@ -32,12 +32,13 @@ from lowrank_jax.linalg.penalties import Penalty
 from lowrank_jax.models import lipschitz, logistic, matrix_logit
 from lowrank_jax.models.matrix_logit import Params
 from lowrank_jax.streams.matrices import Labelled
-from lowrank_jax.types import Learner
+from lowrank_jax.types import Learner, documented
 
 __all__ = ["Info", "State", "final_params", "learner", "stationarity"]
 __dir__ = __all__.copy
 
 
+@documented
 class State(NamedTuple):
     """What the next iteration needs, and nothing else.
 
@@ -64,6 +65,7 @@ class State(NamedTuple):
     objective: jax.Array
 
 
+@documented
 class Info(NamedTuple):
     """What the theory and the report need of this iteration.
 

@@ -36,12 +36,13 @@ from lowrank_jax.batch.smm.hinge import hinge_loss, smoothed_hinge
 from lowrank_jax.batch.smm.penalties import Proximal, Regulariser, lower_bound
 from lowrank_jax.models import hankel
 from lowrank_jax.streams.words import Lattice
-from lowrank_jax.types import Learner, check_dtype
+from lowrank_jax.types import Learner, check_dtype, documented
 
 __all__ = ["Info", "State", "final_params", "learner"]
 __dir__ = __all__.copy
 
 
+@documented
 class State(NamedTuple):
     """What the next iteration needs, and what `final_params` may be asked for.
 
@@ -68,6 +69,7 @@ class State(NamedTuple):
     num_iterations: jax.Array
 
 
+@documented
 class Info(NamedTuple):
     """What the report needs of this iteration. Its values belong to H_{k+1}.
 

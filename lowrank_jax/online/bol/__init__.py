@@ -44,7 +44,7 @@ from lowrank_jax.online.bol.state import (
     variant_of,
 )
 from lowrank_jax.online.entries import Capacity
-from lowrank_jax.types import Learner, Sentence, check_dtype, fingerprint
+from lowrank_jax.types import Learner, Sentence, check_dtype, documented, fingerprint
 
 __all__ = [
     "Capacity",
@@ -64,6 +64,7 @@ DIVISORS = ("block", "global")
 RECORDS = ("ratio", "predicted", "squared_norm", "curvature")
 
 
+@documented
 class Info(NamedTuple):
     """What the proof and the report need of this round.
 

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 
 from lowrank_jax import checks
 from lowrank_jax.linalg import spectra
-from lowrank_jax.types import Learner
+from lowrank_jax.types import Learner, documented
 
 __all__ = ["Choice", "Info", "State", "binary", "final_params", "learner"]
 __dir__ = __all__.copy
@@ -59,6 +59,7 @@ class Sums(NamedTuple):
     scale: jax.Array | None  # ()
 
 
+@documented
 class State(NamedTuple):
     """What the next round needs, and nothing else.
 
@@ -83,6 +84,7 @@ class State(NamedTuple):
     num_rounds: jax.Array
 
 
+@documented
 class Info(NamedTuple):
     """What the proof and the report need of this round.
 

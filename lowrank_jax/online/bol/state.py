@@ -14,7 +14,7 @@ from lowrank_jax.decode import LowRankScores, Scores
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import entries, touched
 from lowrank_jax.online.bol import block as bol_block
-from lowrank_jax.types import Sentence
+from lowrank_jax.types import Sentence, documented
 
 if TYPE_CHECKING:
     from lowrank_jax.linalg.max_tree import MaxTree
@@ -32,6 +32,7 @@ __all__ = [
 __dir__ = __all__.copy
 
 
+@documented
 class State(NamedTuple):
     """What the next round needs, and nothing else.
 

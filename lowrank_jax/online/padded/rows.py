@@ -15,6 +15,7 @@ from lowrank_jax.linalg.forms import by_platform
 from lowrank_jax.linalg.power_iteration import orthonormalise
 from lowrank_jax.models import bilinear
 from lowrank_jax.online.bol.block import NUDGE
+from lowrank_jax.types import documented
 
 __all__ = ["Columns", "Moves", "State", "hot", "mapped", "moved", "whole_lanes"]
 __dir__ = __all__.copy
@@ -23,6 +24,7 @@ _LANES = 128
 _BIG = np.int32(2**31 - 1)
 
 
+@documented
 class State(NamedTuple):
     """What the next round needs.
 

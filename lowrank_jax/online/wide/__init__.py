@@ -35,6 +35,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from lowrank_jax.types import documented
+
 __all__ = ["Info", "Wide", "info_like", "step_of", "sweeps"]
 __dir__ = __all__.copy
 
@@ -42,6 +44,7 @@ NUM_SWEEPS = 10
 TOLERANCE = 1e-5  # change of a tau, as a share of C, that ends the sweeps
 
 
+@documented
 class Info(NamedTuple):
     """What the proof and the report need of each sentence, in the order of the pass.
 

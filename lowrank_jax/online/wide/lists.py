@@ -24,11 +24,13 @@ from lowrank_jax.linalg.gather import read
 from lowrank_jax.models import candidates, tensor
 from lowrank_jax.online import wide as base
 from lowrank_jax.streams import lists, packs
+from lowrank_jax.types import documented
 
 __all__ = ["Info", "Layout", "Plan", "linear_rounds", "tensor_rounds"]
 __dir__ = __all__.copy
 
 
+@documented
 class Info(NamedTuple):
     """What the report needs of each list, in the order of the pass.
 
