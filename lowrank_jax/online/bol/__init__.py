@@ -110,7 +110,7 @@ def learner(
     step_size: float | jax.Array = 1.0,
     averaging: Literal["dual", "weights", "factors", "none"] | None = None,
     num_power_steps: int = 2,
-    num_inner_steps: int = 4,
+    num_inner_steps: int = 2,
     start: float | jax.Array = 0.0,
     divisor: Literal["block", "global"] = "block",
     divisor_factor: float | jax.Array = 1.0,
@@ -137,7 +137,8 @@ def learner(
         for the mirror map of ``"block"`` and for sigma_1 of ``"paper"``. 0 takes the
         exact leading subspace, for at most 16 labels: then the mirror map is a function
         of Theta alone. Static.
-      num_inner_steps: R of Algorithm 2, for ``"paper"``. Static.
+      num_inner_steps: R of Algorithm 2, for ``"paper"``. On held-out sentences of
+        CoNLL-2000 and pku 2 is better than 4, and makes fewer mistakes. Static.
       start: :math:`c_0` of :math:`\Theta_0 = c_0 11^\top` (DR-B11), zero or more, for
         ``"block"`` and for ``"paper"`` with ``divisor="block"``. The uniform block is
         a prior: a large start makes a linear model on the current and the previous
