@@ -37,7 +37,6 @@ from jax import lax
 from lowrank_jax import checks
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import LowRankScores, Scores
-from lowrank_jax.linalg import spectra
 from lowrank_jax.linalg.forms import accumulate, by_platform
 from lowrank_jax.models import blocks
 from lowrank_jax.models.blocks import stride
@@ -190,6 +189,8 @@ def truncated(params: "linear.Params", rank: int) -> Params:
     labels = params.first.shape[1]
     checks.whole(rank=rank)
     checks.at_most(labels, rank=rank)
+    from lowrank_jax.linalg import spectra  # this function alone
+
     left, sigma, right = spectra.svd(params.first)
     left = (left * sigma[:, None, :])[:, :, :rank].swapaxes(1, 2)
     zero = jnp.zeros_like(left[:, 0]) if params.zero is None else params.zero

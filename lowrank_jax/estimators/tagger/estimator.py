@@ -15,12 +15,12 @@ from lowrank_jax.data.sequences import Sequences
 from lowrank_jax.estimators import learners
 from lowrank_jax.estimators.tagger import small
 from lowrank_jax.estimators.tagger.model import TaggerModel
-from lowrank_jax.estimators.tagger.settings import Settings
 from lowrank_jax.features import Encoder, Template, read_template, with_orders
 
 if TYPE_CHECKING:
     from lowrank_jax.estimators.tagger import inspection
     from lowrank_jax.estimators.tagger.fitting import Run
+    from lowrank_jax.estimators.tagger.settings import Settings
 
 __all__ = ["Labelling", "Tagger"]
 __dir__ = __all__.copy
@@ -75,7 +75,7 @@ class Tagger(TaggerModel):
         batch_size: int | str = 1,
         num_devices: int = 1,
         unknown_label: str | None = "?",
-        **hyperparameters: Unpack[Settings],
+        **hyperparameters: "Unpack[Settings]",
     ) -> None:
         """Keep the settings; `fit` checks them.
 

@@ -20,7 +20,7 @@ from jax import lax
 
 from lowrank_jax.data.sequences import Space
 from lowrank_jax.decode import LowRankScores, Scores
-from lowrank_jax.linalg import places, power_iteration, spectra
+from lowrank_jax.linalg import places, power_iteration
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import entries, mistakes
 from lowrank_jax.online.touched import first_of_its_kind
@@ -288,6 +288,8 @@ def map_blocks(
 
 def ratio_of(theta: jax.Array, rank: int) -> jax.Array:
     """Return the largest sigma_{r+1} / sigma_r of some blocks; 0 at full rank."""
+    from lowrank_jax.linalg import spectra  # a recorded run alone
+
     sigma = spectra.singular_values(theta)
     if rank == sigma.shape[1]:
         return jnp.zeros((), theta.dtype)
