@@ -12,7 +12,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from lowrank_jax import checks, linalg, models
-from lowrank_jax.linalg import spectra
 from lowrank_jax.linalg.power_iteration import Operator, Subspace
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import entries
@@ -185,6 +184,7 @@ def _mean_exact(
     state: State, num_rounds: jax.Array, shape: tuple[int, ...]
 ) -> jax.Array:
     """Return the exact mirror map of the average of Theta: one block."""
+    from lowrank_jax.linalg import spectra
     from lowrank_jax.online.bol import exact  # this variant alone
 
     labels = num_labels_of(state)
