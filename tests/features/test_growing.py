@@ -12,7 +12,9 @@ from lowrank_jax.features import (
     read_template,
 )
 
-AMBIGUOUS = parse_template("U:%x[0,0]/%x[1,0]\nU:%x[0,0]\nU1:%x[-1,0]/%x[0,0]\nB\n")
+AMBIGUOUS = parse_template(
+    "U:%x[0,0]/%x[1,0]\nU:%x[0,0]\nU1:%x[-1,0]/%x[0,0]\nB2:%x[-1,0]/%x[1,0]\nB\n"
+)
 
 
 def texts_of(encoder, sequences):
@@ -55,6 +57,12 @@ def test_grown_features_are_those_of_both_parts(kind, min_count):
         assert mine == [a or b for a, b in zip(new, known, strict=True)]
     names = grown.feature_names(range(grown.num_features))
     assert len(set(names)) == len(names)
+    orders = dict.fromkeys(names, 0)
+    for part in (first, Encoder.fit_transform(two, template)[0]):
+        own = part.feature_names(range(part.num_features))
+        for name, order in zip(own, part.feature_orders, strict=True):
+            orders[name] = orders.get(name, 0) | order
+    assert grown.feature_orders.tolist() == [orders[name] for name in names]
     again = Encoder.from_arrays(grown.arrays(), grown.metadata())
     np.testing.assert_array_equal(again.transform(two).feature_ids, after.feature_ids)
 

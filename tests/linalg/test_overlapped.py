@@ -91,6 +91,27 @@ def test_single_precision_is_kept_and_too_few_steps_are_told():
     np.testing.assert_allclose(found.objective, wanted, rtol=1e-5)
 
 
+def test_the_first_steps_are_those_of_plain_numpy():
+    given, thresholds = target(1), (0.5, 0.4)
+
+    def rest(matrix, threshold):
+        """What thresholding takes away."""
+        left, values, right = np.linalg.svd(matrix, full_matrices=False)
+        return ((left * np.minimum(values, threshold)) @ right).reshape(given.shape)
+
+    last, ahead, momentum = np.zeros_like(given), np.zeros_like(given), 1.0
+    for _ in range(4):
+        first = rest((given - ahead).reshape(3, -1), thresholds[0])
+        second = rest((given - first).reshape(-1, 3), thresholds[1])
+        assert ((second - ahead) * (second - last)).sum() >= 0  # no restart so far
+        following = (1 + np.sqrt(1 + 4 * momentum**2)) / 2
+        ahead = second + (momentum - 1) / following * (second - last)
+        last, momentum = second, following
+    short = functools.partial(overlapped_prox, svt_method="svd", max_steps=4)
+    found = jax.jit(short)(given, thresholds)
+    np.testing.assert_allclose(found.multipliers, (first, second), atol=1e-12)
+
+
 def test_wrong_settings_are_named():
     with pytest.raises(InputError, match="`second_threshold` must be zero or more"):
         overlapped_prox(target(0), (0.5, -1.0))

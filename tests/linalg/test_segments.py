@@ -1,10 +1,11 @@
 """The largest ratio along a segment, against a fine grid."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lowrank_jax.linalg.segments import segment_ratio
+from lowrank_jax.linalg.segments import remainder_bound, segment_ratio
 
 
 def on_a_grid(theta, push, num_points=4001):
@@ -25,3 +26,11 @@ def test_the_ratio_bounds_the_grid_and_tends_to_it(seed):
     ]
     assert min(found) >= true - 1e-9 and max(found) <= 1
     assert found[2] - true < 2e-3 and found[1] - true < 0.2
+
+
+def test_the_bound_of_the_remainder_is_attained_at_a_tie_and_from_zero():
+    """The slope at a tie is any of its singular pairs: here the one that shrinks."""
+    thetas, push = np.stack([np.eye(2), np.zeros((2, 2))]), np.diag([-0.5, 0.5])
+    found = jax.jit(jax.vmap(remainder_bound, (0, None)))(thetas, push)
+    exact = [1.5**2 / 2 - 1 / 2 + 0.5, 0.5**2 / 2]
+    np.testing.assert_allclose(found, exact, rtol=1e-12)

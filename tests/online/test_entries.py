@@ -185,7 +185,6 @@ def test_repeated_features_and_blocks_without_other_weights():
     assert perceptron.final_params(state).zero is None
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("prior", [None, 0.3])
 def test_products_are_those_of_blocks_that_are_written_out(prior):
     rng, labels, each = np.random.default_rng(0), 5, blocks.stride(5)
@@ -206,14 +205,19 @@ def test_products_are_those_of_blocks_that_are_written_out(prior):
     ids = jnp.array([3, 0, 1, 6, 2, 1], jnp.int32)  # row 6 is no feature
     given = jnp.asarray(keys), [(parts[0], 1.0), (parts[1], -0.5)], ids, labels
     start = None if prior is None else jnp.asarray(prior)
-    times, back = blocks.products(*given, prior=start)
     one, two = (np.asarray(blocks.dense(given[0], p, ids, labels)) for p in parts)
     theta = one - 0.5 * two
     is_feature = (np.asarray(ids) < 6)[:, None, None]
     theta[:, :, : labels + 1] += np.where(is_feature, prior or 0, 0)
     right, left = rng.normal(size=(6, each)), rng.normal(size=(6, labels))
     right[:, labels + 1 :] = 0
-    found = times(jnp.asarray(right)), back(jnp.asarray(left))
+
+    @jax.jit
+    def both(right, left):
+        times, back = blocks.products(*given, prior=start)
+        return times(right), back(left)
+
+    found = both(right, left)
     expected = (
         np.einsum("kuv,kv->ku", theta, right),
         np.einsum("kuv,ku->kv", theta, left),

@@ -106,6 +106,18 @@ def test_the_perceptron_equals_its_twin(form):
     np.testing.assert_allclose(found.transitions, mean.transitions, atol=1e-12)
 
 
+def test_a_round_of_bol_in_turns_is_the_round_in_one():
+    sequences = random_task(("1",), num_sentences=4)
+    plan = padded.batches(streams.sentences.stream(sequences), np.arange(4), 4)
+    found = []
+    for num_positions in (2, 256):
+        learner = padded.bol(dtype=jnp.float64, num_positions=num_positions)
+        state = learner.init(jax.random.key(3), plan.example(0))
+        found.append(jax.jit(learner.update)(state, plan.example(0))[0].table)
+    assert np.asarray(found[0]).any()
+    np.testing.assert_allclose(*found, atol=1e-12)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("form", "num_positions", "rank"),

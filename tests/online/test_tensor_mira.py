@@ -380,13 +380,14 @@ def test_equal_components_stay_equal_while_every_step_is_clipped():
     """DR-T3: with a constant start the rank stays 1 as long as C is small."""
     settings = SETTINGS["paper"]
     equal = tuple(np.full((2, n), 0.4) for n in settings["shape"].sizes)
-    (_, tiny, info), (_, _, other), _ = runs(
+    (_, tiny, info), (_, _, other), (_, _, large) = runs(
         tensor_mira, (1e-5, 0.3, 1.0), equal, step="paper", **settings
     )
     assert (info.clipped[info.is_mistake] == 1).all()
     assert info.component_distance.max() < 1e-2
     np.testing.assert_allclose(tiny.params[0][0], tiny.params[0][1], rtol=1e-3)
     assert other.component_distance[-1] > 0.1
+    assert not large.rises.any()  # sub-steps that stay where they are do not raise it
 
 
 def test_n_best_rounds_equal_those_on_dense_tensors():
@@ -407,7 +408,7 @@ def test_n_best_rounds_equal_those_on_dense_tensors():
         )
         one, _ = twin(start.params, limit, **(settings | {"num_best": 1}))
         assert np.abs(dense(one[-1]) - dense(after[-1])).max() > 1e-3
-        assert not info.rises.any()
+        assert not info.rises.any() and not info.component_distance.any()
 
 
 @pytest.mark.parametrize(
@@ -527,3 +528,11 @@ def test_bad_arguments_are_named():
         rerank.learner(rule="perceptron", num_best=2)
     with pytest.raises(InputError, match="`max_step_size` must be positive"):
         rerank.learner(max_step_size=0.0)
+
+
+def test_a_component_with_a_zero_vector_is_not_balanced():
+    params = np.array([[1.0, 0.0], [3.0, 4.0]]), np.array([[0.0, 4.0], [0.0, 0.0]])
+    squares = jnp.array([(factor**2).sum(1) for factor in params])
+    found = components.balanced(params, squares, jnp.array(True))
+    np.testing.assert_allclose(found[0], [[2.0, 0.0], [3.0, 4.0]])
+    np.testing.assert_allclose(found[1], [[0.0, 2.0], [0.0, 0.0]])

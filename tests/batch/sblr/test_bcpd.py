@@ -147,6 +147,8 @@ def test_sweeps_are_those_of_the_paper(num_classes, start):
         np.testing.assert_allclose(trace.tight_slack[k], tight, rtol=1e-6, atol=1e-12)
         np.testing.assert_allclose(trace.loss[k], twin.loss(*new), rtol=1e-10)
     assert trace.right_support[-1] == np.count_nonzero(twin.right)
+    is_alive = [u.any() and v.any() for u, v in zip(twin.left, twin.right, strict=True)]
+    assert trace.num_zero[-1] == is_alive.count(False)
     for found, expected in zip(final.params, new, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
     assert trace.left_support[-1] == np.count_nonzero(twin.left)

@@ -148,6 +148,9 @@ def test_steps_backtrack_as_in_plain_numpy():
     _, _, labelled = task()
     learner = fista.learner(step="backtracking", l1=0.02, growth=1.5)
     state, update = learner.init(jax.random.key(0), labelled), jax.jit(learner.update)
+    squares = (labelled.x**2).sum((1, 2)) + 1
+    trace = labelled.weights @ squares / 4
+    np.testing.assert_allclose(state.constant, trace / 13, rtol=1e-12)  # 13 variables
     state = state._replace(constant=state.constant / 8)
     for _ in range(2):
         constant, num_trials = float(state.constant), 1

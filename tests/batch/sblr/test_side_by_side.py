@@ -55,3 +55,20 @@ def test_steps_lead_to_the_minimum_of_each_block(num_classes):
         np.testing.assert_allclose(last[i], loss + net.value(best.factors), rtol=1e-6)
         np.testing.assert_allclose(factors[i], best.factors, atol=1e-2)
         np.testing.assert_allclose(found.scores[i].T, best.scores, atol=1e-2)
+
+
+def test_steps_of_two_classes_end_where_the_subgradient_is_zero():
+    x, targets, weights, fixed, factors = problem(1)
+    step, bias = jax.jit(side_by_side.newton_step), np.zeros((3, 1))
+    for _ in range(10):
+        found = step(
+            x, targets, weights, fixed, factors, bias, STRENGTHS, np.full(3, 1e-9)
+        )
+        factors, bias = found.factors, found.bias
+    for i, (l1, l2) in enumerate(STRENGTHS):
+        w, features = np.asarray(factors[i, 0]), x @ fixed[i, 0]
+        scores = (features * w).sum((1, 2)) + bias[i]
+        gaps = weights[i] * (1 / (1 + np.exp(-scores)) - targets[0])
+        slope = np.einsum("n,nsr->sr", gaps, features) + l2 * w
+        np.testing.assert_allclose(slope[w != 0], -l1 * np.sign(w[w != 0]), atol=1e-6)
+        assert np.abs(slope).max() <= l1 + 1e-6 and abs(gaps.sum()) < 1e-6

@@ -101,6 +101,11 @@ def test_dual_average_keeps_a_block_that_came_back_to_zero():
     assert mean.any()
     ours = first_order(bol.final_params(state), 2)
     np.testing.assert_allclose(ours, mean, atol=1e-12)  # its rank is 1
+    sums = state.sums._replace(
+        blocks=state.sums.blocks.at[0].set(-1.0)
+    )  # no zero in it
+    ours = first_order(bol.final_params(state._replace(sums=sums)), 2)
+    np.testing.assert_allclose(ours, np.full((1, 2, 3), 0.5), atol=1e-12)
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])

@@ -11,7 +11,7 @@ from lowrank_jax import loops, streams
 from lowrank_jax.checks import InputError
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import bol, mira, perceptron, touched
-from lowrank_jax.online.wide import touches
+from lowrank_jax.online.wide import owners, touches
 from tests.online.bol.test_bol import SPACES, first_order, task
 from tests.online.tasks import random_task
 from tests.online.wide import twins
@@ -199,11 +199,17 @@ def test_pages_that_a_round_needs_are_counted_by_device():
     old = features[::3]
     rows[old] = 1 + rng.permutation(len(old))
     listed = touches.Listed(
-        jnp.pad(jnp.array(features), (0, 256)), jnp.array(600), jnp.array(700)
+        jnp.pad(jnp.array(features), (0, 256)), jnp.int32(600), jnp.int32(700)
     )
-    first = jnp.array(1 + len(old))
+    first = jnp.int32(1 + len(old))
     given, _ = touches._give_rows(jnp.array(rows), first, listed)
-    for number in (1, 3):
+    for number in (1, 3, 7):
         own = np.asarray(given)[features[:600]] % number
         needed = touches._needed(jnp.array(rows), first, listed, number)
         np.testing.assert_array_equal(needed, np.bincount(own, minlength=number))
+    own = np.asarray(given)[features[:600]]
+    owner = owners.Owner("devices", 3, jnp.int32(2))  # the third of three
+    mine, count, most = owner.mine(listed, given, jnp.zeros(600, jnp.int32), 901)
+    np.testing.assert_array_equal(mine[:count], own[own % 3 == 2])
+    numbers = np.bincount(own % 3)
+    assert int(most) == numbers.max() > numbers.min()

@@ -71,7 +71,7 @@ def test_hessian_certificates_hold_for_rank_two():
 
 
 def test_printed_forms_of_the_corollary_miss():
-    found = jitted(curvature.singular_value_certificates, place=0)(example())
+    found = jitted(curvature.singular_value_certificates)(example())
     assert bool(found.hessian.holds) and bool(found.trace.holds)
     assert not bool(found.printed_hessian.holds)
     # Tr D = 4 + 13/5 + 10/8; printed with 3 in place of 4.

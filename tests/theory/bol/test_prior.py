@@ -107,6 +107,11 @@ def test_below_sigma_1_the_statement_is_silent():
     thetas, alpha, beta, sigma = problem(np.random.default_rng(0), 0.0)
     found = prior.sweep_certificate(thetas, alpha, beta, divisor=0.9 * sigma)
     assert not found.assumptions_met
+    theta = np.zeros(SHAPE)
+    theta[0, 0] = 4.0
+    gradient = program(prior.resolvent_gradient_certificate)
+    found = [gradient(theta, alpha, beta, divisor=d) for d in (4.0, 4.5)]
+    assert [bool(one.assumptions_met) for one in found] == [False, True]
 
 
 @hypothesis.given(seeds)

@@ -140,6 +140,8 @@ def test_observed_rate_ignores_the_start_and_the_floor_of_rounding():
     k = np.arange(200)
     distances = 0.8**k + 5 * 0.3**k + 1e-16
     assert limits.observed_rate(distances) == pytest.approx(0.8, rel=1e-6)
+    ended = np.append(0.5 ** np.arange(3), 0)  # a value at the floor is left out
+    assert limits.observed_rate(ended, floor=0.0) == pytest.approx(0.5)
     with pytest.raises(ValueError, match="at least two values above the floor"):
         limits.observed_rate(distances, floor=10.0)
 
@@ -279,6 +281,8 @@ def test_the_lower_bound_holds_for_three_classes_and_without_one_of_them():
         )
         scores = jnp.asarray(rng.normal(size=(chosen.sum(), 2)))
         lower = float(bound(scores, labelled, jnp.asarray(0.05)))
+        twice = labelled._replace(weights=2 * labelled.weights)
+        assert bound(scores, twice, jnp.asarray(0.1)) == pytest.approx(2 * lower)
         for _ in range(50):
             size = 10.0 ** rng.uniform(-3, 1)
             weights = size * rng.normal(size=(2, 4, 3))

@@ -105,6 +105,9 @@ def test_the_rule_of_rises_by_hand():
         terms = 1.5 + 1.5 + (weight / 8 + 0.5 * 2.5)
         found = program("rise_value_certificate")(unit(weight, 0.5, 3.0), step)
         np.testing.assert_allclose(found.scale, terms, rtol=1e-12)
+    longer = unit(4.0, 0.5, 3.0)._replace(direction=np.array([2.0, 0, 0]))
+    found = program("rise_value_certificate")(longer, step)  # 4 / 2 + .5 1 - .5 3
+    assert bool(found.assumptions_met) and bool(found.holds)
     even = program("rise_certificate")(unit(2.0, 0.5, 3.0), step)
     assert not bool(even.assumptions_met)  # B = 2: J stays, and is not decided
     for share, is_seen in ((0.9, False), (1.1, True)):  # J rises by its rounding
