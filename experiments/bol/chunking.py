@@ -203,9 +203,10 @@ def picture(figure: "Figure", result: Result) -> None:
     """Draw F1 on the held-out tenth by pass, the chosen candidate in front."""
     axes = figure.subplots()
     for name, curve in result["held_out"].items():
-        style = {"linewidth": 3, "alpha": 0.5} if name == result["chosen"] else {}
-        label = f"{name} (chosen)" if style else name
-        axes.plot(range(1, 1 + len(curve)), curve, label=label, **style)
+        is_chosen = name == result["chosen"]
+        label = f"{name} (chosen)" if is_chosen else name
+        width = 3 if is_chosen else 1.5
+        axes.plot(range(1, 1 + len(curve)), curve, label=label, linewidth=width)
     axes.set_xlabel("pass")
     axes.set_ylabel("F1, held-out tenth of the training sentences")
     axes.legend()

@@ -38,9 +38,7 @@ from lowrank_jax.batch.sblr.block_step import (
     proximal_step,
 )
 from lowrank_jax.batch.sblr.start import best_size, check_start, revive, start_params
-from lowrank_jax.checks import InputError
-from lowrank_jax.linalg import penalties
-from lowrank_jax.linalg.penalties import Penalty
+from lowrank_jax.linalg.penalties import Penalty, elastic_net
 from lowrank_jax.models import bilinear_logit, logistic
 from lowrank_jax.models.bilinear_logit import Params
 from lowrank_jax.streams.matrices import Labelled
@@ -136,7 +134,7 @@ class Settings(NamedTuple):
         checks.choice(("proximal", "minimise"), solver=self.solver)
         checks.choice(("backtracking", "tight", "lemma"), step=self.step)
         if isinstance(self.growth, float | int) and not self.growth > 1:
-            raise InputError(f"`growth` must be above 1, got {self.growth}.")
+            raise checks.InputError(f"`growth` must be above 1, got {self.growth}.")
         place, idle = f"solver={self.solver!r}", ["step", "growth"]
         if self.solver == "proximal":
             idle = ["block_tolerance", "max_block_steps"]
@@ -147,7 +145,7 @@ class Settings(NamedTuple):
             if isinstance(value, str | float | int) and (
                 value != self._field_defaults[name]
             ):
-                raise InputError(
+                raise checks.InputError(
                     f"`{name}` has no part in {place}, got {value!r}: leave it out."
                 )
         check_start(self.start, self.rank)
@@ -187,10 +185,10 @@ def _one_penalty(
     """Return the penalty, or the elastic net of the strengths; refuse both."""
     l1, l2 = strengths.values()
     if penalty is None:
-        return penalties.elastic_net(l1=l1, l2=l2)
+        return elastic_net(l1=l1, l2=l2)
     if not all(isinstance(s, float | int | np.number) and s == 0 for s in (l1, l2)):
         first, second = strengths
-        raise InputError(
+        raise checks.InputError(
             f"Give either `{name}`, or `{first}` and `{second}`, not both."
         )
     return penalty
