@@ -83,6 +83,7 @@ def check_rows(infos, rounds, rows):
     wrong, margins, steps = (np.array(part) for part in zip(*rows, strict=True))
     is_sentence = np.arange(infos.margin.shape[1]) < sizes[:, None]
     np.testing.assert_array_equal(infos.num_wrong[is_sentence], wrong)
+    np.testing.assert_array_equal(infos.is_mistake[is_sentence], wrong > 0)
     np.testing.assert_allclose(
         infos.margin[is_sentence], margins, rtol=1e-10, atol=1e-12
     )
