@@ -48,6 +48,8 @@ def test_single_entries_are_those_of_the_whole_block():
     np.testing.assert_array_equal(found, whole[:, :, : num_labels + 1])
     assert (found[1, 0, 0], found[1, 1, 2], found[1, 2, 0]) == (-2, -3, 5)
     assert found[2, 2, 3] == 2 * stride + 3 and not found[3].any()
+    sizes = (np.square(slots).sum(1) + [0, 0, np.square(pages[1]).sum(), 0]).tolist()
+    assert blocks.squares(made).tolist() == sizes
 
 
 @pytest.mark.slow
