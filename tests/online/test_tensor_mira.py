@@ -374,6 +374,13 @@ def test_without_clipping_the_paper_learns_one_vector_only():
     assert small[2].clipped[small[2].is_mistake].mean() > 0.5
     moved = [r[2].moved[r[2].is_mistake].mean() for r in tensor_runs("bcd")]
     assert min(moved) > 0.9  # all vectors learn at every C
+    # From zeros no vector has a direction to move along.
+    zeros = jax.tree.map(np.zeros_like, start.params)
+    for _, final, info in runs(
+        tensor_mira, LIMITS, zeros, step="paper", **SETTINGS["paper"]
+    ):
+        assert info.is_mistake.any() and not (info.step_size + info.clipped).any()
+        assert not any(factor.any() for factor in final.params)
 
 
 def test_equal_components_stay_equal_while_every_step_is_clipped():
@@ -387,11 +394,6 @@ def test_equal_components_stay_equal_while_every_step_is_clipped():
     assert info.component_distance.max() < 1e-2
     np.testing.assert_allclose(tiny.params[0][0], tiny.params[0][1], rtol=1e-3)
     assert other.component_distance[-1] > 0.1
-    # From zeros no vector has a direction to move along.
-    zeros = jax.tree.map(np.zeros_like, equal)
-    for _, final, info in runs(tensor_mira, LIMITS, zeros, step="paper", **settings):
-        assert info.is_mistake.any() and not (info.step_size + info.clipped).any()
-        assert not any(factor.any() for factor in final.params)
 
 
 def test_n_best_rounds_equal_those_on_dense_tensors():
