@@ -42,6 +42,10 @@ def test_the_first_step_evaluates_the_start_and_the_others_go_down_to_the_minimu
     np.testing.assert_array_equal(trace.params["right"][0], start["right"])
     np.testing.assert_allclose(trace.objective[0], function(start), rtol=1e-12)
     assert (np.diff(trace.objective) <= 0).all()
+    # Each evaluation after the first of a search halves its step from 1.
+    halvings = np.asarray(trace.num_evaluations[2:20]) - 1.0
+    np.testing.assert_array_equal(trace.step_size[2:20], 0.5**halvings)
+    assert halvings.max() > 1
     np.testing.assert_allclose(params["left"], 1, rtol=1e-7)
     np.testing.assert_allclose(params["right"], 0, atol=1e-7)
     np.testing.assert_allclose(trace.objective[-1], 2 * np.log(2), rtol=1e-12)
