@@ -178,3 +178,11 @@ def test_strengths_may_be_traced():
 def test_negative_strengths_are_refused():
     with pytest.raises(InputError, match="`strength` must be zero or more"):
         penalties.total_variation(strength=-1.0)
+
+
+def test_strengths_are_zero_by_default_and_a_row_of_length_one_counts():
+    x = jnp.array([[1.0, 0.0], [0.0, 0.0]])
+    assert penalties.elastic_net().value(x) == 0
+    group = penalties.group_lasso(strength=0.5)
+    assert group.value(x) == 0.5
+    np.testing.assert_array_equal(group.prox(x, 1.0), x / 2)

@@ -130,6 +130,20 @@ def test_bilinear_scores_equal_a_plain_sum(orders, rank):
         )
 
 
+def test_packed_bilinear_scores_equal_a_plain_sum():
+    space = Space(6, 3, ("01", "0", "1"), has_transitions=True)
+    rng = np.random.default_rng(4)
+    params = random_bilinear(space, rng)
+    ids = rng.integers(0, space.num_features, (5, 3)).astype(np.int32)
+    found = jax.jit(lambda params: bilinear.packed(params, ids, space))(params)
+    parts = bilinear.split(params.table, space.num_labels)
+    more = np.asarray(params.transitions)
+    first = params.scale * np.einsum("kru,krv->kuv", parts.left, parts.right)
+    unary, pairs = plain_scores(space, ids, parts.zero, first, more)
+    np.testing.assert_allclose(found[0][:, :3], unary, rtol=1e-10)
+    np.testing.assert_allclose(found[1][:, :, :3], pairs.swapaxes(1, 2), rtol=1e-10)
+
+
 def test_a_window_holds_its_sentence_in_whole_groups():
     for length in range(1, 40):
         window = sentences.window_of(length)

@@ -105,7 +105,9 @@ class Mutant(NamedTuple):
         """The file with the change."""
         lines = (PACKAGE / self.file).read_bytes().splitlines(keepends=True)
         line, (begin, end) = lines[self.line - 1], self.columns
-        lines[self.line - 1] = line[:begin] + f"({self.new})".encode() + line[end:]
+        is_value = isinstance(ast.parse(self.new).body[0], ast.Expr)
+        new = f"({self.new})" if is_value else self.new
+        lines[self.line - 1] = line[:begin] + new.encode() + line[end:]
         return b"".join(lines).decode()
 
 

@@ -11,6 +11,7 @@ from lowrank_jax.data.sequences import Sequences, Space
 from lowrank_jax.linalg.mirror import frobenius
 from lowrank_jax.models import bilinear, blocks, linear
 from lowrank_jax.online import entries, mira, perceptron, touched
+from lowrank_jax.online.bol import block
 from lowrank_jax.store import checkpoint
 from tests.online.bol.test_sparse import stream
 
@@ -48,6 +49,8 @@ def test_single_entries_are_those_of_the_whole_block():
     np.testing.assert_array_equal(found, whole[:, :, : num_labels + 1])
     assert (found[1, 0, 0], found[1, 1, 2], found[1, 2, 0]) == (-2, -3, 5)
     assert found[2, 2, 3] == 2 * stride + 3 and not found[3].any()
+    sizes = (np.square(slots).sum(1) + [0, 0, np.square(pages[1]).sum(), 0]).tolist()
+    assert blocks.squares(made).tolist() == sizes
 
 
 @pytest.mark.slow
@@ -224,3 +227,22 @@ def test_products_are_those_of_blocks_that_are_written_out(prior):
     )
     for ours, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+def test_the_map_of_many_labels_is_that_of_blocks_written_out():
+    labels = blocks.MANY
+    made = blocks.zeros(3, labels, jnp.float64, num_pages=1, num_slots=3)
+    keys, slots = (np.array(part) for part in (made.keys, made.values.slots))
+    keys[1, 1:3] = 1 + np.array([5, 9 * blocks.stride(labels) + 64])
+    slots[1, 1:3] = -2.0, 3.0
+    made = made._replace(keys=keys, values=made.values._replace(slots=slots))
+    right = np.random.default_rng(0).normal(size=(2, blocks.stride(labels)))
+
+    @jax.jit
+    def times(made, right):
+        ids = jnp.array([2, 1], jnp.int32)
+        return block.theta_to_map(made, ids, None, labels).times(right)
+
+    expected = np.zeros((2, labels))
+    expected[1, [0, 9]] = -2 * right[1, 5], 3 * right[1, 64]
+    np.testing.assert_allclose(times(made, right), expected, rtol=1e-12)

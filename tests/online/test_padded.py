@@ -7,9 +7,11 @@ import pytest
 
 from lowrank_jax import loops, online, streams
 from lowrank_jax.checks import InputError
+from lowrank_jax.data.sequences import Space
 from lowrank_jax.linalg.forms import forced
 from lowrank_jax.models import bilinear
 from lowrank_jax.online import bol, padded
+from lowrank_jax.online.padded import rows
 from tests.online import twins
 from tests.online.tasks import random_task
 
@@ -81,6 +83,7 @@ def check_rows(infos, rounds, rows):
     wrong, margins, steps = (np.array(part) for part in zip(*rows, strict=True))
     is_sentence = np.arange(infos.margin.shape[1]) < sizes[:, None]
     np.testing.assert_array_equal(infos.num_wrong[is_sentence], wrong)
+    np.testing.assert_array_equal(infos.is_mistake[is_sentence], wrong > 0)
     np.testing.assert_allclose(
         infos.margin[is_sentence], margins, rtol=1e-10, atol=1e-12
     )
@@ -194,3 +197,49 @@ def test_bad_batches_and_spaces_are_named():
     plan = padded.batches(corpus, np.arange(14), 4)
     with pytest.raises(InputError, match="first-order"):
         padded.perceptron().init(jax.random.key(0), plan.example(0))
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_moved_and_mapped_rows_equal_plain_sums(size):
+    # Feature 3 takes part by its 0-order template alone: its block is not mapped.
+    space = Space(num_features=5, num_labels=2, orders=("01", "0"))
+    columns, labels = rows.Columns(2, 1), 2
+    ids = np.array([[0, 3], [1, 3], [0, 2], [4, 4]], np.int32)
+    pairs = np.array([[0, 4, 5, 1], [3, 1, 1, 1]], np.int32)
+    random = np.random.default_rng(5)
+    table = np.zeros((6, columns.lanes))
+    table[:-1, : columns.at("start").stop] = random.integers(-2, 3, (5, 40))
+    dual = np.zeros((6, 128))
+    dual[:-1, :6] = random.integers(-3, 4, (5, 6))
+    nudge = np.array([[0.6, 0.0, 0.8]])
+    state = rows.State(table, dual, dual, None, None, nudge, np.int32(3))
+    state = jax.tree.map(jnp.asarray, state)
+    moves = rows.Moves(ids, pairs, np.array([1, 1, 1, 0], bool), 0.5, 1.5)
+    moves = jax.tree.map(jnp.asarray, moves)
+    moved = jax.jit(rows.moved, static_argnums=(2, 3, 4, 5))
+    found = jax.device_get(moved(state, moves, space, columns, size, 2))
+    more = np.zeros((2, 6, 6))  # of first order, of 0-order
+    for one, (true, guess) in zip(ids[:3], pairs.T, strict=False):
+        for order, k in [(0, one[0]), (1, one[0]), (1, one[1])]:
+            more[order, k, true] += 1
+            more[order, k, guess] -= 1
+    theta = dual[:, :6] + 0.5 * more[0]
+    np.testing.assert_array_equal(found.dual[:, :6], theta)
+    np.testing.assert_array_equal(found.sums[:, :6], dual[:, :6] + 1.5 * more[0])
+    zero = more[1].reshape(6, labels, labels + 1).sum(axis=2)
+    for part, factor in (("zero", 0.5), ("sums", 1.5)):
+        at = columns.at(part).start
+        expected = table[:, at : at + labels] + factor * zero
+        np.testing.assert_array_equal(found.table[:, at : at + labels], expected)
+    for part in ("left", "right"):
+        at = columns.at(part)
+        np.testing.assert_array_equal(found.table[2:, at], table[2:, at])
+    for k in (0, 1):
+        start = columns.factors(table[k], "right")[:, :3] + 0.1 * nudge
+        left, right = twins.power(theta[k].reshape(2, 3), start, 2)
+        np.testing.assert_allclose(
+            columns.factors(found.table[k], "left")[:, :2], left, atol=1e-12
+        )
+        np.testing.assert_allclose(
+            columns.factors(found.table[k], "right")[:, :3], right, atol=1e-12
+        )

@@ -105,6 +105,23 @@ def test_squared_norm_counts_every_repeat(name):
         assert int(found.num_wrong) == (guess != labels).sum()
 
 
+def test_squared_norm_without_blocks_leaves_them_out():
+    sequences = random_task(("01", "0", "1"), has_transitions=True, shared=True)
+    space, (ids, labels) = sequences.space, next(iter(twins.sentences(sequences)))
+    sentence = streams.sentences.stream(sequences).example(0)
+
+    @jax.jit
+    def norm(sentence):
+        found = mistakes.find(sentence, jnp.zeros_like(sentence.labels))
+        return mistakes.squared_norm(sentence, found, has_blocks=False)
+
+    one, two = (twins.features(space, ids, part) for part in (labels, 0 * labels))
+    delta = twins.combine(one, two, -1)
+    assert delta.first.any()
+    delta = delta._replace(first=0 * delta.first)
+    assert int(norm(sentence)) == round(twins.dot(delta, delta)) > 0
+
+
 @pytest.mark.parametrize(("largest", "cost"), [(0.05, "hamming"), (10.0, "one")])
 @pytest.mark.parametrize("name", SPACES)
 def test_mira_equals_plain_loops(name, largest, cost):

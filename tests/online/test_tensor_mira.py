@@ -374,6 +374,13 @@ def test_without_clipping_the_paper_learns_one_vector_only():
     assert small[2].clipped[small[2].is_mistake].mean() > 0.5
     moved = [r[2].moved[r[2].is_mistake].mean() for r in tensor_runs("bcd")]
     assert min(moved) > 0.9  # all vectors learn at every C
+    # From zeros no vector has a direction to move along.
+    zeros = jax.tree.map(np.zeros_like, start.params)
+    for _, final, info in runs(
+        tensor_mira, LIMITS, zeros, step="paper", **SETTINGS["paper"]
+    ):
+        assert info.is_mistake.any() and not (info.step_size + info.clipped).any()
+        assert not any(factor.any() for factor in final.params)
 
 
 def test_equal_components_stay_equal_while_every_step_is_clipped():

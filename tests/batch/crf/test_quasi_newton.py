@@ -42,6 +42,10 @@ def test_the_first_step_evaluates_the_start_and_the_others_go_down_to_the_minimu
     np.testing.assert_array_equal(trace.params["right"][0], start["right"])
     np.testing.assert_allclose(trace.objective[0], function(start), rtol=1e-12)
     assert (np.diff(trace.objective) <= 0).all()
+    # Each evaluation after the first of a search halves its step from 1.
+    halvings = np.asarray(trace.num_evaluations[2:20]) - 1.0
+    np.testing.assert_array_equal(trace.step_size[2:20], 0.5**halvings)
+    assert halvings.max() > 1
     np.testing.assert_allclose(params["left"], 1, rtol=1e-7)
     np.testing.assert_allclose(params["right"], 0, atol=1e-7)
     np.testing.assert_allclose(trace.objective[-1], 2 * np.log(2), rtol=1e-12)
@@ -81,3 +85,23 @@ def test_progress_tells_a_failed_search_from_the_end():
         done = quasi_newton.step(evaluate, None, start, search, max_evaluations=3)
         assert bool(quasi_newton.progress(done, jnp.array(1e-5))[1]) == wanted
         search = done.search
+
+
+def test_the_smooth_step_promises_the_slope_while_there_are_no_pairs():
+    solver = quasi_newton.smooth_solver(4, 20)
+
+    def again(carry, is_first):
+        done = quasi_newton.smooth_step(solver, function, *carry, is_first=is_first)
+        return (done.params, done.search), done._replace(search=None)
+
+    @jax.jit
+    def two(params):
+        carry = params, quasi_newton.smooth_init(solver, params)
+        return jax.lax.scan(again, carry, jnp.array([True, False]))[1]
+
+    start = {"left": np.array([1.2, 1, 1]), "right": np.array([0.1])}
+    trace = jax.device_get(two(start))
+    square = 0.4**2 + 4 * np.tanh(0.1) ** 2  # of the gradient, below 1
+    promises = trace.step_size[0] * square, np.inf
+    np.testing.assert_allclose(trace.promise, promises, rtol=1e-12)
+    assert trace.objective[1] < trace.objective[0] == trace.objective_before[1]

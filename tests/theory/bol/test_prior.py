@@ -42,13 +42,14 @@ def test_regret_from_any_start_is_bounded(seed):
 
 
 def test_the_map_of_the_last_dual_attains_the_bound_from_a_start():
-    thetas, weights = run_from(np.random.default_rng(0), 0.5, 1.0)
-    last = leading(thetas[-1], 1)
-    found = prior.start_certificate(thetas, weights, last, step_size=1.0)
-    assert is_attained(found)
-    gap = (last**2).sum() / 2 - (last * thetas[0]).sum() + 3.0 / 2
-    stricter = found.bound - 0.05 * gap  # the bracket made 5 % smaller
-    assert gap > 0 and found.observed > stricter
+    for rank in (1, 2):
+        thetas, weights = run_from(np.random.default_rng(0), 0.5, 1.0, rank)
+        last = leading(thetas[-1], rank)
+        found = prior.start_certificate(thetas, weights, last, step_size=1.0, rank=rank)
+        assert is_attained(found)
+        gap = (last**2).sum() / 2 - (last * thetas[0]).sum() + 3.0 / 2
+        stricter = found.bound - 0.05 * gap  # the bracket made 5 % smaller
+        assert gap > 0 and found.observed > stricter
 
 
 def test_the_map_of_the_start_has_no_penalty():

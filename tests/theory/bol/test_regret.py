@@ -361,3 +361,5 @@ def test_duality_by_hand():
     np.testing.assert_allclose(sides, expected)
     assert not found[2].holds  # no such U can be without loss
     assert all(one.holds for one in found[:2] + found[3:])
+    none = numbers(jnp.array(0), jnp.array(0.0))[1]
+    assert not none.assumptions_met  # without a mistake no step is the best

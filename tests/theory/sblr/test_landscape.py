@@ -82,6 +82,9 @@ def test_numbers_of_one_factor_are_those_computed_by_hand():
     np.testing.assert_allclose(found["balance"].bound, [[3 * steep, 0]], rtol=1e-12)
     assert not found["identity"].assumptions_met.any()
     assert found["minimum"].observed == pytest.approx(value)
+    pair = factors([[3, 0], [0, 1]], [[1, 0], [0, 2]])  # U V^T has values 3 and 2
+    found = certificates(task(), strengths, pair, np.zeros((1, 2, 2)))["factored"]
+    np.testing.assert_allclose(found.observed, np.log(2) + 5 * np.sqrt(2), rtol=1e-12)
 
 
 def test_level_sets_are_bounded_by_nothing_where_a_condition_is_missing():
