@@ -217,6 +217,11 @@ def test_a_table_of_keys_knows_its_range(keys, is_sound):
     assert bool(table.is_sound()) == is_sound
 
 
+def test_a_table_without_keys_knows_no_tuple():
+    table = codes.KeyTable(3, 2, (), np.array([], np.int64))
+    assert table.find(np.array([[0, 2], [1, 3]])).tolist() == [-1, -1]
+
+
 def test_dropped_constant_that_could_share_its_text_is_unseen():
     template = parse_template("U0\nU0%x[0,0]")
     check_against_twin([[("x",)]], [[("x",), ("",)]], template, 2)

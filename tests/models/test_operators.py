@@ -104,6 +104,13 @@ def test_states_beyond_the_rank_of_the_model_change_nothing():
     found = recover(blocks, 5)
     assert found.alpha.shape == (5,)
     assert largest_error(found, model) < 1e-10
+    # A direction within rounding of zero is left out, one beyond it is not.
+    eps = np.finfo(float).eps
+    for value, kept in ((eps, 0), (8 * eps, 1 / (8 * eps))):
+        two = hankel.SubBlocks(
+            np.diag([1, value]), np.ones((1, 2, 2)), np.ones(2), np.ones(2)
+        )
+        np.testing.assert_allclose(np.abs(recover(two, 2).beta), [1, kept])
     with pytest.raises(InputError, match="`rank` must be at most 5 .*got 6"):
         recover(blocks, 6)
 

@@ -40,6 +40,7 @@ def test_mode_sizes_have_the_least_padding_of_all_floors_and_ceilings():
     assert tensor.mode_sizes(12, 2) == (3, 4)
     with pytest.raises(InputError, match=r"less than 2\*\*31"):
         tensor.mode_sizes(2**31, 2)
+    tensor.check_shape(tensor.Shape((2**31 - 1,)))  # the largest there is
 
 
 def test_best_order_is_the_minimum_over_all_orders():

@@ -78,6 +78,10 @@ def test_printed_forms_of_the_corollary_miss():
     assert float(found.trace.observed) == pytest.approx(4 + 13 / 5 + 10 / 8)
     assert float(found.printed_trace.slack) == pytest.approx(-1)
     assert not bool(found.printed_trace.holds)
+    large = 1e9 * example()  # and one small entry
+    large[0, 0] = 1e-3
+    found = jitted(curvature.singular_value_certificates)(large)
+    assert bool(found.hessian.assumptions_met) and bool(found.hessian.holds)
 
 
 def second_statements(theta, step):
@@ -107,6 +111,14 @@ def test_a_segment_through_a_tie_is_passed_over():
         certify = jitted(smoothness.second_order_certificate, num_points=num_points)
         found = certify(theta, step)
         assert not bool(found.assumptions_met)
+
+
+def test_rounding_is_judged_by_the_gap_at_the_start():
+    certify = jitted(smoothness.second_order_certificate, num_points=33)
+    found = certify(np.diag([2.0, 1.0]), np.diag([2.0**-6, 0.0]))
+    heights, slope, condition = 2 + (2 + 2.0**-6) ** 2 / 2, 2 * 2.0**-6, 2 / 1
+    expected = 1e-4 * (heights + slope * condition)
+    np.testing.assert_allclose(found.scale, expected, rtol=1e-10)
 
 
 def test_blocks_left_alone_cost_nothing():

@@ -185,6 +185,11 @@ def test_wedins_gap_is_between_two_matrices():
     assert found.holds.all()
     # The gap of the first matrix alone, which is 1, would not do.
     assert float(found.observed[0]) > np.linalg.norm(step, 2) / 1.0
+    # Rounding is judged by the smaller gap of the two.
+    for second in (2.0**-20, -(2.0**-20)):
+        found = jitted(singular_pairs.wedin_certificate)(theta, np.diag([0, second]))
+        scale = 1e-5 * (2 + 2) / min(1, 1 - second)
+        np.testing.assert_allclose(found.scale, scale, rtol=1e-9)
 
 
 def test_warm_start_differs_from_power_iteration_off_the_exact_pair():

@@ -121,6 +121,9 @@ def test_rate_is_the_spectral_radius_with_symmetries_left_out():
     assert limits.sweep_jacobian_rate(sweep, limit) == pytest.approx(1)
     rate = limits.sweep_jacobian_rate(sweep, limit, num_symmetries=1)
     assert rate == pytest.approx(0.7)
+    # Three steps of Arnoldi's iteration are the whole space.
+    rate = limits.sweep_jacobian_rate(sweep, limit, num_symmetries=1, max_dense=0)
+    assert rate == pytest.approx(0.7)
     rate = limits.sweep_jacobian_rate(sweep, limit, num_symmetries=1, max_dense=0)
     assert rate == pytest.approx(0.7)  # Arnoldi's iteration, all steps of it
 
