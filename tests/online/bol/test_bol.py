@@ -287,9 +287,10 @@ def test_block_learns_what_was_planted():
 
 def test_the_ratio_is_recorded_only_where_asked():
     sequences = task("first order")
-    _, plain = in_order(bol.learner(), sequences, 1)
-    assert plain.ratio is None
+    last, plain = in_order(bol.learner(averaging="none"), sequences, 1)
+    assert plain.ratio is None and last.sums is None
     state, asked = in_order(bol.learner(record=("ratio",)), sequences, 1)
+    np.testing.assert_array_equal(last.params.table, state.params.table)
     assert ((asked.ratio >= 0) & (asked.ratio <= 1 + 1e-6)).all()
     assert asked.ratio.max() > 0
 

@@ -191,6 +191,33 @@ def test_a_value_of_two_is_a_feature_that_occurs_twice(module, orders):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("averaging", ["dual", "none"])
+def test_what_is_spread_over_devices_is_gathered_whole(averaging):
+    rng = np.random.default_rng(0)
+    learner = bol.learner(averaging=averaging, capacity=bol.Capacity(20, 12, 2))
+    example = streams.sentences.stream(task("both orders")).example(0)
+    shapes = jax.eval_shape(learner.init, KEY, example)
+    state = jax.tree.map(lambda part: np.zeros(part.shape, part.dtype), shapes)
+    keys, parts = state.blocks.keys, [state.blocks.values]
+    if averaging == "dual":
+        parts.append(state.sums.blocks)
+    rows = rng.permutation(len(keys) - 1)[:9]  # the last row is no feature
+    keys[rows, 0], keys[:-1, 1] = np.arange(1, 10), rng.integers(1, 9, len(keys) - 1)
+    for part in parts:
+        part.slots[:-1, 1] = rng.normal(size=len(keys) - 1)
+        part.pages[1:10] = rng.normal(size=part.pages[1:10].shape)
+    found = owners.gather(owners.spread(state, 3)[0])
+    assert found.blocks.num_pages == 10
+    np.testing.assert_array_equal(found.blocks.keys[:, 1:], keys[:, 1:])
+    given = [found.blocks.values]
+    if averaging == "dual":
+        given.append(found.sums.blocks)
+    for part, wanted in zip(given, parts, strict=True):
+        np.testing.assert_array_equal(part.slots, wanted.slots)
+        pages = part.pages[found.blocks.keys[:, 0]]  # under numbers of their own
+        np.testing.assert_array_equal(pages, wanted.pages[keys[:, 0]])
+
+
 def test_pages_that_a_round_needs_are_counted_by_device():
     """As `_give_rows` and the owners do it: row modulo D."""
     rng = np.random.default_rng(0)
