@@ -151,8 +151,8 @@ def add_parser(commands: Any) -> None:
     options.add_wide(
         parser,
         "sentences",
-        "; for bol, sp and mira. On two cores bol with 64 gains; sp gains little, as "
-        "it needs more passes for the same F1; mira loses",
+        "; for bol, sp and mira. On two cores bol with 64 gains a little; sp and mira "
+        "lose, and sp needs more passes for the same F1",
     )
     options.add_seed(
         parser, "seed of the order of sentences and of all else that is random"
