@@ -11,8 +11,8 @@ from lowrank_jax.checks import InputError
 
 @pytest.mark.parametrize("value", [1, 0.5, np.float32(2), jnp.array(3.0), (1, 2.0)])
 def test_positive_numbers_pass(value):
-    checks.positive(c=value)
-    checks.non_negative(c=value)
+    assert checks.positive(c=value) is None
+    assert checks.non_negative(c=value) is None
 
 
 @pytest.mark.parametrize("make", [float, np.float32, np.array, jnp.array])
@@ -56,9 +56,9 @@ def test_what_is_traced_or_a_schedule_passes():
 def test_a_random_key_passes_new_or_raw_traced_or_not(impl):
     new = jax.random.key(0, impl=impl)
     for key in (new, jax.random.key_data(new)):
-        checks.random_key(key)
-        jax.jit(lambda key: checks.random_key(key))(key)
-        jax.vmap(lambda key: checks.random_key(key))(key[None])
+        for check in (checks.random_key, jax.jit(checks.random_key)):
+            assert check(key) is None
+        assert jax.vmap(checks.random_key)(key[None]) is None
 
 
 @pytest.mark.parametrize("key", [0, None, "0", np.zeros(2, np.int32), jnp.zeros(())])

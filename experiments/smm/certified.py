@@ -2,9 +2,9 @@ r"""SMM Figure 1 once more: bases with sub-patterns, each solved to a small dual
 
 The trigram CRF and perceptron are given sub-patterns by hand: a place of a trigram
 shows its bi-symbol, its letter alone, or nothing. The same strings belong to a Hankel
-matrix once outputs, or inputs and outputs, may be empty (SMM-N5). The nuclear norm is
-then that of the matrix over all such strings (`learners.subpatterns.mixing`). Letters
-alone are input context, and empty places are lower orders.
+matrix once outputs, or inputs and outputs, may be empty (SMM-N5). The penalty
+is the nuclear norm of the matrix over all such strings (`learners.subpatterns.mixing`).
+Letters alone are input context, and empty places are lower orders.
 
 Every max-margin model is solved by the accelerated method (`batch.smoothed`) with less
 and less smoothing. For each strength the accuracy on the development words is taken

@@ -1,4 +1,4 @@
-"""No public function that certifies holds for settings other than those of the run."""
+"""A certificate of a run holds for the settings of this run and for no others."""
 
 import dataclasses
 import functools

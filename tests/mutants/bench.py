@@ -1,10 +1,10 @@
 """Tests that run against one mutant after another, in children of one process.
 
-The process imports the package and the tests and computes nothing. A child puts the
-code of the mutant in the place of the code of the module, and runs tests. What is known
-of a test from a run without a fault: that it passes, its seconds, and the statements
-that it executes. A mutant meets the tests that execute its statement, the quickest
-first, until one fails.
+The process imports the package and the tests and computes nothing. A child gives
+the functions of the module the code of the mutant, and runs tests. A run without a
+fault has told three things of each test: that it passes, its seconds, and the
+statements that it executes. A mutant meets the tests that execute its statement, the
+quickest first, until one fails.
 
 A constant that is used at import changes no code of a function. The child then imports
 package and tests anew.
